@@ -9,7 +9,6 @@ behavior of all that stands here.
 from __future__ import annotations
 
 import logging
-import os
 import re
 import sys
 import warnings
@@ -74,38 +73,6 @@ def quiet_imports() -> None:
     logging.getLogger("transformers.trainer_callback").setLevel(logging.ERROR)
     logging.getLogger("liger_kernel").setLevel(logging.ERROR)  # 0.6 to 0.8: what it leaves out; the kernel plan tells
     warnings.filterwarnings("ignore", ".is_gradient_checkpointing. is deprecated", FutureWarning)
-
-
-@contextmanager
-def nothing_compiled() -> Iterator[None]:
-    """Let torch.compile hand functions back as they are, for an import.
-
-    bitsandbytes 0.50.2 (backends/default/ops.py) compiles four functions while it is imported, none of them for a CPU or a
-    CUDA GPU; torch loads its code generator for that, 2.3 of 5.3 s. Remove when bitsandbytes compiles at the first use.
-    """
-    import torch
-
-    compiling = torch.compile
-
-    def as_it_is(function: Any = None, **_: Any) -> Any:
-        return (lambda later: later) if function is None else function
-
-    torch.compile = as_it_is  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        torch.compile = compiling
-
-
-def plain_help() -> None:
-    """Let typer print its help without escape sequences.
-
-    typer 0.29 (rich_utils.py): without colors it leaves bold in, and on GitHub all of it; its console takes this constant.
-    Remove when typer honors NO_COLOR and pipes altogether.
-    """
-    from typer import rich_utils
-
-    rich_utils.COLOR_SYSTEM = None
 
 
 def hub_bar(update: Callable[[float], None]) -> type[Any]:
@@ -228,16 +195,6 @@ def takes_flash_attention(model: Any) -> bool:
     return bool(getattr(model, "_supports_flash_attn", False)) and (listed is None or "flash_attention_2" in listed)
 
 
-def checkpoint_layer(layer: Any, function: Callable[..., Any]) -> None:
-    """Let a decoder layer recompute its activations through `function`.
-
-    transformers 5.23 (modeling_layers.py): GradientCheckpointingLayer reads both; its public switch makes the embeddings ask
-    for gradients besides, which are frozen. Remove when it does not.
-    """
-    layer.gradient_checkpointing = True
-    layer._gradient_checkpointing_func = function
-
-
 def train_on_one_card(arguments: Any) -> None:
     """Let a process train on one card, also where it sees several.
 
@@ -267,18 +224,6 @@ def liger_knows(model_type: str) -> bool:
     return model_type in MODEL_TYPE_TO_APPLY_LIGER_FN
 
 
-def expandable_segments() -> None:
-    """Let CUDA's allocator grow its blocks, which otherwise fragment when batches differ in length. Linux alone.
-
-    torch 2.6 to 2.13: public is only the environment's PYTORCH_ALLOC_CONF, read before torch is imported. From 2.10 on the
-    first name exists, and the second one warns of it. Remove when there is a public function.
-    """
-    import torch
-
-    newer = getattr(torch._C, "_accelerator_setAllocatorSettings", None)
-    (newer or torch.cuda.memory._set_allocator_settings)("expandable_segments:True")
-
-
 def norms(tensors: list[torch.Tensor]) -> torch.Tensor:
     """Return the 2-norm of every tensor in one launch, [n].
 
@@ -287,56 +232,3 @@ def norms(tensors: list[torch.Tensor]) -> torch.Tensor:
     import torch
 
     return torch.stack(torch._foreach_norm(tensors))
-
-
-def is_compiled(module: torch.nn.Module) -> bool:
-    """Whether `module.compile()` was called. torch 2.6 to 2.13 keep it here; remove when a public attribute tells."""
-    return module._compiled_call_impl is not None
-
-
-def quiet_compiler() -> None:
-    """Keep inductor's tables of what it tuned, and its hints, off stderr; its errors, and all that Dynamo warns of, are told.
-
-    torch 2.6 to 2.13 (_logging, _inductor/config.py): their switches, none promised, and no public one. Who sets it in
-    the environment, by TORCH_LOGS, is told all. Remove when torch.compiler has a switch.
-    """
-    if "TORCH_LOGS" in os.environ:
-        return
-    import torch
-    import torch._inductor.config as inductor
-
-    torch._logging.set_logs(inductor=logging.ERROR)  # type: ignore[attr-defined]
-    inductor.autotune_num_choices_displayed = 0
-    if hasattr(inductor, "max_autotune_report_choices_stats"):
-        inductor.max_autotune_report_choices_stats = False
-    warnings.filterwarnings("ignore", "TensorFloat32 tensor cores", UserWarning)
-
-
-def forget_graphs() -> None:
-    """Let torch.compile begin anew in this process, and `graphs_made` too."""
-    import torch
-    from torch._dynamo.utils import counters
-
-    torch.compiler.reset()
-    counters.clear()
-
-
-def graphs_made() -> tuple[int, float]:
-    """Return how many graphs torch.compile has made since `forget_graphs`, and the seconds that it took.
-
-    torch 2.6 to 2.13 (_dynamo/utils.py): nothing public counts them. Remove when torch.compiler does.
-    """
-    from torch._dynamo.utils import calculate_time_spent, counters
-
-    return counters["stats"]["unique_graphs"], calculate_time_spent()["total_wall_time"]
-
-
-def optimizer_buffer(optimizer: Any, parameter: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-    """Return memory for `value`, a state of `parameter`, as a bitsandbytes optimizer takes it for a new one.
-
-    bitsandbytes 0.48 to 0.50 (optim/): AdEMAMix has two moments in one state, and its function for them is private. Remove
-    when paged states can be restored by `load_state_dict`.
-    """
-    make = optimizer.get_state_buffer if value.shape == parameter.shape else optimizer._get_state_double_buffer
-    buffer: torch.Tensor = make(parameter, dtype=value.dtype)
-    return buffer

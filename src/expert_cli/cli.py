@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import sys
+from functools import partial
 from importlib import import_module
 from inspect import Signature, getdoc, signature
 from pathlib import Path
@@ -40,20 +41,6 @@ COMMANDS = {
 """The first line of each command's help; the command is the function of its name in the module of its name."""
 
 
-class _Command(TyperCommand):
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Keep "<bool>" behind options without a value out of the help, and escape sequences where none are wanted."""
-        from expert_cli._compat import plain_help
-        from expert_cli.console.terminal import wants_style
-
-        if not wants_style(sys.stdout):
-            plain_help()
-        for option in self.get_params(ctx):
-            if getattr(option, "is_flag", False):
-                option.metavar = ""
-        super().format_help(ctx, formatter)
-
-
 class _Root(TyperGroup):
     """Knows of a command its name and its line. Its module is imported when it is called: the help of all needs none."""
 
@@ -78,7 +65,7 @@ class _Root(TyperGroup):
             raise typer.Abort from error
 
 
-# Without markup: what draws typer's panels takes longer to load than all that this help needs.
+# Without markup: what draws typer's panels takes longer to load than all that help needs.
 app = typer.Typer(
     name="expert-cli",
     cls=_Root,
@@ -110,8 +97,8 @@ def command(name: str) -> Any:
             option.help = option.help or said.get(parameter.name)
     with_console.__signature__ = Signature([*own, *common])  # type: ignore[attr-defined]
     with_console.__doc__ = re.sub(r"(?<!\n)(\n +expert-cli )", r"\n\1", run.__doc__)  # each example a paragraph
-    alone = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich", add_completion=False)
-    alone.command(name, cls=_Command)(with_console)
+    alone = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode=None, add_completion=False)
+    alone.command(name)(with_console)
     return typer.main.get_command(alone)
 
 
@@ -120,10 +107,8 @@ def _described(function: Any) -> dict[str, str]:
     block = (getdoc(function) or "").partition("Args:\n")[2].partition("\n\n")[0]
     entries = dict(re.findall(r"^    (\w+): (.*(?:\n        .*)*)", block, re.MULTILINE))
     names = re.compile(f"`({'|'.join(entries)})`")
-    return {
-        name: names.sub(lambda found: f"--{found[1].replace('_', '-')}", " ".join(words.split()))
-        for name, words in entries.items()
-    }
+    as_option = partial(names.sub, lambda found: f"--{found[1].replace('_', '-')}")
+    return {name: as_option(" ".join(words.split())) for name, words in entries.items()}
 
 
 def _version(shown: bool) -> None:

@@ -83,7 +83,7 @@ def test_another_form_is_refused_with_both_values(tmp_path: Path, first: Path) -
     other = project(tmp_path / "a", adapter_type="dora")
     assert "its adapter_type is lora, the manifest's dora" in rejected(other, first)
     words = rejected(project(tmp_path / "b", rank=7, target_modules=["q_proj"]), first)
-    assert "its rank is 4, the manifest's 7; target_modules down_proj, " in words
+    assert "its rank is 4, the manifest's 7; target_modules is down_proj, " in words
     assert words.endswith("the manifest's q_proj")
 
 

@@ -37,7 +37,6 @@ from tests.packs import model_inputs, pack
 from tests.recorders import Recorder
 from tests.small_trainer import WATCH, small_trainer
 from tests.train.projects import SEVEN, case, logged, project, train
-from tests.words import Words
 
 UNEVEN = [(n % 3 + 2, 3 + n % 2) for n in range(12)]
 OPTIM: dict[str, Any] = {"learning_rate": 1e-2, "weight_decay": 0.1, "scheduler": "cosine", "max_grad_norm": 0.05}
@@ -187,20 +186,12 @@ def four_bit(folder: Path, **config: Any) -> Path:
 
 
 def test_four_bit_layers_train_the_same_and_answers_leave_the_compiler_to_training(tmp_path: Path) -> None:
-    made, report = Graphs(), Words()
+    made = Graphs()
     plain = train(four_bit(tmp_path / "a"))
-    done = train(four_bit(tmp_path / "b", **COMPILED), RunOptions(callbacks=(made,)), report)
+    done = train(four_bit(tmp_path / "b", **COMPILED), RunOptions(callbacks=(made,)))
     losses = [list(logged(one.output, "loss").values()) for one in (plain, done)]
     assert losses[1] == pytest.approx(losses[0], rel=2e-2)
     graphs = made.after[0]
     assert made.after == [graphs] * 4, "what the first step compiled serves all"
     assert graphs > 0
-    line = done.document["kernels"]["compile"]
-    assert line == {"used": "eager", "reason": f"every decoder layer; {graphs} graphs compiled"}
-    assert any(text.startswith(f"compile   {graphs} graphs in ") for text in report.lines)
-
-
-def test_a_compiler_that_compiled_nothing_is_told(tmp_path: Path) -> None:
-    with torch.compiler.set_stance("force_eager"):
-        done = train(project(tmp_path, rows=SEVEN, **COMPILED, max_steps=1))
-    assert done.document["kernels"]["compile"]["reason"] == "eager was asked for, but nothing was compiled"
+    assert done.document["kernels"]["compile"] == {"used": "eager", "reason": "every decoder layer"}

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Literal
 
-from expert_cli.api.call_arguments import named, require_at_least
+from expert_cli.api.call_arguments import require_at_least
 from expert_cli.errors import InputError
 from expert_cli.utils.disk_errors import disk_errors
 from expert_cli.utils.files import require_new_file
@@ -114,7 +115,9 @@ def evaluate(
         require_new_file("--write-pairs", Path(write_pairs))
     from expert_cli.pipeline import expert_evaluation
 
-    return expert_evaluation.evaluate_expert(named(expert_evaluation.EvaluationOptions, asked), reporter)
+    for name in ("adapter", "manifest", "answers", "cases", "against", "output", "write_pairs"):
+        asked[name] = None if asked[name] is None else Path(asked[name])
+    return expert_evaluation.evaluate_expert(SimpleNamespace(**asked), reporter)
 
 
 @disk_errors()

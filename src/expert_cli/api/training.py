@@ -158,8 +158,6 @@ def _with_place(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
     place = None if arguments["output"] is None else place_of(arguments["output"])
     if isinstance(place, str) and place.startswith("hf://") and not place.startswith("hf://buckets/"):
-        raise InputError(
-            f"--output {place}: the hub makes a commit of every file that is written to a repository",
-            "give a bucket: hf://buckets/NAME/BUCKET/FOLDER, s3:// or gs://",
-        )
+        told = f"--output {place}: the hub makes a commit of every file that is written to a repository"
+        raise InputError(told, "give a bucket: hf://buckets/NAME/BUCKET/FOLDER, s3:// or gs://")
     return {**arguments, "output": place, "stored_at": place if isinstance(place, str) else ""}

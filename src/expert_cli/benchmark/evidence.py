@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from expert_cli.benchmark.sampler import MonitorSample, main_gpu, mean, of_gpu, values_of
-from expert_cli.runs.metrics import mean_shares, number, numbers, padding_share, part, rates, timed
+from expert_cli.runs.metrics import mean_shares, number, numbers, padding_share, part, rates
 
 Line = Mapping[str, Any]
 _BLOCKS = ("loader", "optim", "compute", "watch")
@@ -85,11 +85,9 @@ class Evidence:
         return max(0.0, self.machine_cpu_percent / 100 - self.cpu_use)
 
 
-def judged_lines(earlier: Sequence[Line], new: Sequence[Line]) -> tuple[Sequence[Line], Sequence[Line]]:
-    """Return the metric lines that are judged, and those before them."""
-    if numbers(new, "loss"):
-        return new, earlier
-    return earlier[-ENOUGH_LINES:], earlier[:-ENOUGH_LINES]
+def judged_lines(earlier: Sequence[Line], new: Sequence[Line]) -> Sequence[Line]:
+    """Return the metric lines that are judged: the new ones, or the last before them where no step was logged since."""
+    return new if numbers(new, "loss") else earlier[-ENOUGH_LINES:]
 
 
 def collect_evidence(
@@ -100,17 +98,17 @@ def collect_evidence(
     preferred_gpu: int | None = None,
 ) -> Evidence:
     """Return the evidence of a watched stretch: samples, the metric lines before and during it, and run.json."""
-    judged, before = judged_lines(earlier, new)
+    judged = judged_lines(earlier, new)
     samples = [sample for sample in samples if sample.alive is not False]  # what a machine does after the run's end
     busy = mean(values_of(samples, "disk_busy_percent"))
     cores, threads = number(run, "machine", "cores") or os.cpu_count(), number(run, "torch_threads")
     # of a run that may use some cores alone, nobody counts who else uses those
     machine_cpu = mean(values_of(samples, "machine_cpu_percent")) if cores == os.cpu_count() else None
     return Evidence(
-        shares=mean_shares(judged, next(reversed(timed(before)), None)),
+        shares=mean_shares(judged),
         run_shares=mean_shares([*earlier, *new]),
         padding_share=padding_share([*earlier, *new]),
-        mfu=mean(*rates(judged, "mfu", before)),
+        mfu=mean(*rates(judged, "mfu")),
         gpu=_gpu_sampled(samples, preferred_gpu) or _gpu_logged(judged),
         spilled_mb=max(numbers(judged, "spilled_mb"), default=None),
         process_cpu_percent=mean(values_of(samples, "cpu_percent")),

@@ -101,7 +101,7 @@ def measure_run(lines: Lines, peak_memory_mb: float, seed: int, warmup: int) -> 
         seed=seed,
         tokens_per_s=tokens / max(seconds, 1e-3),
         padding_share=padding_share(lines) or 0.0,
-        shares=mean_shares(lines[warmup:], start if warmup else None),
+        shares=mean_shares(lines[warmup:]),
         peak_memory_mb=peak_memory_mb,
         curve=tuple(
             (after - before, line["loss"]) for (before, after), line in zip(pairwise(trained), lines, strict=True)

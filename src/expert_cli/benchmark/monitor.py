@@ -59,7 +59,6 @@ class MonitorSession:
             blocks[gauge.block][gauge.key] = spread(series(gauge, self.samples, index))
         run = read_json(self.target.paths.run_json)
         evidence = collect_evidence(self.samples, self.earlier, self.lines, run, self.gpu_index)
-        judged, before = judged_lines(self.earlier, self.lines)
         return {
             "kind": "monitor",
             "run": str(self.target.paths.output),
@@ -68,7 +67,7 @@ class MonitorSession:
             "gpu": {"index": index, **blocks["gpu"]} if index is not None else None,
             "process": blocks["process"] if blocks["process"]["rss_mb"] else None,
             "machine": blocks["machine"] if self.samples else None,
-            "tokens_per_s": spread(*rates(judged, "tokens_per_s", before)),
+            "tokens_per_s": spread(*rates(judged_lines(self.earlier, self.lines), "tokens_per_s")),
             "step_time_shares": dict(evidence.shares) or None,
             **diagnose(evidence).as_json(),
             "notes": self.notes(),

@@ -16,9 +16,8 @@ as the tool's have on average.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
@@ -43,18 +42,22 @@ from expert_cli.data.packing.batches import PackedBatchSampler, orders_of, sched
 from expert_cli.data.packing.packed_dataset import IGNORE_INDEX, PackedDataset
 from expert_cli.errors import ExpertError, InputError, TrainingFailed
 from expert_cli.hardware import machine
-from expert_cli.hardware.devices import DEVICES, Device, is_out_of_memory
+from expert_cli.hardware.devices import DEVICES, is_out_of_memory
 from expert_cli.inference.expert import load_base_of
 from expert_cli.manifest.key import Dtype
 from expert_cli.model.adapter import add_adapter
+from expert_cli.model.flops import Flops
 from expert_cli.model.layers import enable_activation_checkpointing
 from expert_cli.pipeline.pretokenize import store_for
 from expert_cli.pipeline.token_rows import choose_token_rows
-from expert_cli.pipeline.training_data import DataInputs, training_inputs
+from expert_cli.pipeline.training_data import DataInputs, packed, training_inputs
 from expert_cli.runs.run_paths import RunPaths
 from expert_cli.training.arguments import training_arguments
+from expert_cli.training.callbacks import MetricsCallback
+from expert_cli.training.health import TrainingState
+from expert_cli.training.step_timer import StepTimer
 from expert_cli.utils.files import write_json
-from expert_cli.utils.reporter import NullReporter
+from expert_cli.utils.reporter import Bar, NullReporter
 from expert_cli.utils.text import first_line
 
 Ints = NDArray[np.int64]
@@ -88,18 +91,19 @@ def train_baseline(preset: str, manifest: Path, overrides: Overrides) -> None:
     paths.output.mkdir(parents=True, exist_ok=True)
     inputs = training_inputs(run, NullReporter())
     store = store_for(run, inputs, NullReporter())
-    packs = PackedDataset(store.training(), run.data.max_seq_length, run.loader.packing, run.loader.overflow, run.seed)
-    _, trainer, tokens = stock_run(preset, run, inputs, packs)
-    lines = StepLines(tokens, device, paths.metrics)
-    trainer.add_callback(lines)
-    device.reset_peak()
+    _, trainer, tokens = stock_run(preset, run, inputs, packed(store.training(), run))
+    progress = TrainingState()
+    metrics = MetricsCallback(progress, StepTimer(device), paths.metrics, Flops(0.0, 0.0), None)
+    metrics.bar = Bar()
+    for callback in (StepTokens(tokens, progress), metrics):
+        trainer.add_callback(callback)
     try:
         trainer.train()
     except RuntimeError as error:
         if not is_out_of_memory(error):
             raise
         raise TrainingFailed(f"out of memory: {first_line(error)}", "halve batch_size") from error
-    write_json(paths.report_json, {"peak_memory_mb": lines.peak_mb})
+    write_json(paths.report_json, {"peak_memory_mb": metrics.peak_memory_mb})
 
 
 COLLATORS: dict[str, Any] = {
@@ -191,39 +195,13 @@ def _tokens_of_steps(rows: list[Row], run: RunConfig, collator: Any) -> Ints:
     return np.cumsum(by_batch.sum(axis=1), axis=0)
 
 
-@dataclass
-class StepLines(TrainerCallback):
-    """Writes what the Trainer logs of a step into metrics.jsonl, with the tokens so far and the time.
+class StepTokens(TrainerCallback):
+    """Tells `MetricsCallback`, which comes behind it, the tokens up to the step that is done."""
 
-    peak_mb: the most memory allocated on the GPU; on a CPU the largest resident set at the end of a step.
-    """
+    def __init__(self, tokens: Ints, progress: TrainingState) -> None:
+        """Tokens: as `stock_run` returns them."""
+        self.tokens, self.progress = tokens, progress
 
-    tokens: Ints
-    device: Device
-    metrics: Path
-    peak_mb: float = 0.0
-
-    def on_train_begin(self, *_: Any, **__: Any) -> None:
-        """Start the clock."""
-        self.began = time.monotonic()
-
-    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:  # noqa: ARG002
-        """Append a line; the summary at the end of training is none."""
-        if "loss" not in logs:
-            return
-        real, trained, padded = self.tokens[state.global_step - 1].tolist()
-        seconds = time.monotonic() - self.began
-        held = self.device.held("max_memory_allocated" if self.device.is_gpu else "memory_allocated")
-        self.peak_mb = max(self.peak_mb, (held or 0) / 2**20)
-        line = {
-            "step": state.global_step,
-            "seconds": seconds,
-            **logs,
-            "tokens_per_s": real / seconds,
-            "tokens_real": real,
-            "tokens_trained": trained,
-            "tokens_padded": padded,
-            "step_time_shares": {"other": 1.0},  # the stock Trainer does not tell them apart
-        }
-        with self.metrics.open("a", encoding="utf-8", newline="\n") as file:
-            file.write(json.dumps(line) + "\n")
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
+        """Count the step's."""
+        self.progress.real, self.progress.trained, self.progress.padded = self.tokens[state.global_step - 1].tolist()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,34 +13,26 @@ from expert_cli.commands.options import BaseModel, Dataset, Device, Offline, See
 from expert_cli.console.terminal import SCHEMA_VERSION, Console
 from expert_cli.errors import CTRL_C, InputError, ThresholdNotMet
 
-_watching = partial(Option, rich_help_panel="Watch a run")
-_measuring = partial(Option, rich_help_panel="Measure (with --manifest)")
-
 
 def benchmark(
     console: Console,
-    run: Annotated[
-        Path | None, _watching("--run", help="The run's folder. Default: the newest on this machine.")
-    ] = None,
-    duration: Annotated[float, _watching(min=0.1, help="Watch for this many seconds.")] = 60.0,
-    interval: Annotated[float, _watching(min=0.1, help="Seconds between two looks.")] = 2.0,
-    manifest: Annotated[Path | None, _measuring("--manifest", "-m", help="Measure this manifest.")] = None,
+    run: Annotated[Path | None, Option("--run", help="The run's folder. Default: the newest on this machine.")] = None,
+    duration: Annotated[float, Option(min=0.1, help="Watch for this many seconds.")] = 60.0,
+    interval: Annotated[float, Option(min=0.1, help="Seconds between two looks.")] = 2.0,
+    manifest: Annotated[Path | None, Option("--manifest", "-m", help="Measure this manifest.")] = None,
     against: Annotated[
         str | None,
-        _measuring(metavar="padded|flattening|unoptimized|MANIFEST", help="A preset of the stock Trainer, or another."),
+        Option(metavar="padded|flattening|unoptimized|MANIFEST", help="A preset of the stock Trainer, or another."),
     ] = None,
     sweep: Annotated[
         list[str] | None,
-        _measuring(
-            metavar="KEY=a,b,c", help="Values to try at the same effective batch; repeatable: every combination."
-        ),
+        Option(metavar="KEY=a,b,c", help="Values to try at the same effective batch; repeatable: every combination."),
     ] = None,
-    steps: Annotated[int, _measuring(min=1, help="Optimizer steps that are measured.")] = 20,
-    warmup: Annotated[int, _measuring(min=0, help="Steps before them that are not.")] = 3,
-    repeats: Annotated[int | None, _measuring(min=1, help="Runs of each side (3), of each combination (1).")] = None,
+    steps: Annotated[int, Option(min=1, help="Optimizer steps that are measured.")] = 20,
+    warmup: Annotated[int, Option(min=0, help="Steps before them that are not.")] = 3,
+    repeats: Annotated[int | None, Option(min=1, help="Runs of each side (3), of each combination (1).")] = None,
     gate: Annotated[
-        float | None,
-        _measuring(metavar="RATIO", min=0.01, help="Exit 5 if the ratio is lower, or losses differ."),
+        float | None, Option(metavar="RATIO", min=0.01, help="Exit 5 if the ratio is lower, or losses differ.")
     ] = None,
     base_model: BaseModel = None,
     dataset: Dataset = None,

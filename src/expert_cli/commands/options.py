@@ -30,8 +30,7 @@ Validation = Annotated[str | None, Option(help="Evaluate on these rows instead."
 Device = Annotated[str, Option(help="auto, cpu or cuda; auto: what the manifest says.")]
 Seed = Annotated[int | None, Option(min=0, help="Seed of everything random.")]
 Settings = Annotated[
-    list[str] | None,
-    Option("--set", metavar="training.config.KEY=VALUE", help="Change one setting; repeatable."),
+    list[str] | None, Option("--set", metavar="training.config.KEY=VALUE", help="Change one setting; repeatable.")
 ]
 Stage = Annotated[Path | None, Option()]
 

@@ -40,8 +40,11 @@ def show_evaluated(console: Console, found: Mapping[str, Any]) -> None:
             console.warning(f"{told}: --max-new-tokens")
         if how and how.get("looping"):
             console.warning(f"{how['looping']} answers{whose} were ended where they said one thing over and over")
-    if found["against"]:
-        _show_drop(console, found["against"])
+    if drop := found["against"]:
+        told = "against {file}: {cases} cases, {lost} lost, {gained} gained; accuracy".format(**drop)
+        change = f"{'fell' if drop['drop'] > 0 else 'rose'} by {abs(drop['drop']):.1%}"
+        console.text(f"{told} {change} (95 % interval of the drop {_interval(drop['ci95'])})")
+        console.text("{answers_differ:,} of {answers:,} answers are other texts than then".format(**drop))
 
 
 def _show_evaluation(console: Console, found: Mapping[str, Any]) -> None:
@@ -72,13 +75,6 @@ def _show_evaluation(console: Console, found: Mapping[str, Any]) -> None:
 
 def _share(share: Mapping[str, Any]) -> list[str]:
     return [f"{share['correct']}/{share['cases']}", f"{share['accuracy']:.1%}", _interval(share["ci95"])]
-
-
-def _show_drop(console: Console, drop: Mapping[str, Any]) -> None:
-    told = "against {file}: {cases} cases, {lost} lost, {gained} gained; accuracy".format(**drop)
-    change = f"{'fell' if drop['drop'] > 0 else 'rose'} by {abs(drop['drop']):.1%}"
-    console.text(f"{told} {change} (95 % interval of the drop {_interval(drop['ci95'])})")
-    console.text("{answers_differ:,} of {answers:,} answers are other texts than then".format(**drop))
 
 
 def _interval(ends: Sequence[float], form: str = ".1%") -> str:

@@ -31,10 +31,7 @@ from expert_cli.errors import ThresholdNotMet
 def train(
     console: Console,
     manifest: ManifestPath,
-    output: Annotated[
-        str | None,
-        Option(metavar="DIR|URL"),
-    ] = None,
+    output: Annotated[str | None, Option(metavar="DIR|URL")] = None,
     overwrite: Annotated[bool, Option("--overwrite")] = False,
     init_adapter: Annotated[Path | None, Option("--from", metavar="ADAPTER")] = None,
     dataset: Dataset = None,
@@ -47,10 +44,7 @@ def train(
     settings: Settings = None,
     resume: Annotated[str, Option(metavar="auto|PATH")] = "",
     allow_drift: Annotated[list[str] | None, Option(metavar="KEY")] = None,
-    max_forget: Annotated[
-        float | None,
-        Option(min=0, metavar="NATS"),
-    ] = None,
+    max_forget: Annotated[float | None, Option(min=0, metavar="NATS")] = None,
     locked: Annotated[Path | None, Option()] = None,
     trust_store: Annotated[bool, Option("--trust-store")] = False,
     stage: Stage = None,

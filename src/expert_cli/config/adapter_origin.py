@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
@@ -12,7 +12,6 @@ from pydantic import TypeAdapter, ValidationError
 from expert_cli.config.run_config import ModelConfig, RunConfig, SourceSpec
 from expert_cli.errors import InputError, IntegrityError
 from expert_cli.manifest.key import Dtype
-from expert_cli.manifest.keys.peft import AdapterConfig
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
 from expert_cli.runs.metrics import items, part, read_json
 from expert_cli.runs.run_paths import RunPaths
@@ -73,10 +72,8 @@ class AdapterOrigin:
     def require_base(self, name: str, sha256: str) -> None:
         """Raise InputError where the adapter was trained on another base model; what nothing tells is not compared."""
         if self.base_sha256 and self.base_sha256 != sha256:
-            raise InputError(
-                f"{self.adapter} was trained on {self.base_model} ({self.base_sha256[:12]}), {name} is {sha256[:12]}",
-                "name the base model it was trained on: --base-model",
-            )
+            told = f"{self.adapter} was trained on {self.base_model} ({self.base_sha256[:12]}), {name} is {sha256[:12]}"
+            raise InputError(told, "name the base model it was trained on: --base-model")
 
     def fits_template(self, fingerprint: str) -> bool:
         """Whether a prompt template may be that of training; files tell it without what looks like a secret in it."""
@@ -112,6 +109,8 @@ def find_adapter(folder: Path) -> AdapterOrigin:
     asked = next((path for path in places if path.is_file()), None)
     prompting = read_json(asked) if asked else part(recorded, "config", "model")
     computed_in = part(recorded, "config", "compute").get("dtype")
+    # expert.json has an object, run.json a list of pairs
+    pairs = part(prompting, "chat_template_kwargs").items() or items(prompting, "chat_template_kwargs")
     return AdapterOrigin(
         adapter,
         run,
@@ -120,7 +119,7 @@ def find_adapter(folder: Path) -> AdapterOrigin:
         template=str(part(recorded, "identity").get("template", told.get("template", ""))),
         system_prompt=prompting.get("system_prompt"),
         chat_template=str(prompting.get("chat_template") or ""),
-        chat_template_kwargs=_pairs(prompting.get("chat_template_kwargs")),
+        chat_template_kwargs=tuple((str(name), value) for name, value in pairs),
         manifest=Path(manifest) if manifest else None,
         dtype=next((dtype for dtype in get_args(Dtype) if dtype == computed_in), None),
         quantization=str(told.get("quantization", "")),
@@ -142,16 +141,9 @@ def _require_sealed(run: Path, adapter: Path) -> bool:
     for file, digest in sealed.items():
         if file.parent.resolve() == adapter and (not file.is_file() or sha256_of(file) != digest):
             told = f"{file} is not the file that the run wrote: its SHA-256 is not that in {RunPaths(run).complete}"
-            raise IntegrityError(
-                told, "train again, or copy the adapter anew; one that you changed: take COMPLETE away"
-            )
+            hint = "train again, or copy the adapter anew; one that you changed: take COMPLETE away"
+            raise IntegrityError(told, hint)
     return any(file.parent.resolve() == adapter for file in sealed)
-
-
-def _pairs(recorded: object) -> tuple[tuple[str, Any], ...]:
-    """Return what a chat template was given, as expert.json (an object) or run.json (a list of pairs) has it."""
-    pairs = recorded.items() if isinstance(recorded, dict) else recorded if isinstance(recorded, list) else ()
-    return tuple((str(name), value) for name, value in pairs)
 
 
 def _shown(recorded: object) -> SchemaPromptConfig | None:
@@ -205,25 +197,26 @@ def require_alike(run: RunConfig) -> None:
     if origin is None:
         return
     if is_inside(origin.adapter, run.output):
-        raise InputError(
-            f"{origin.adapter} lies in {run.output}, which this run writes", "give another folder with --output"
+        message = f"{origin.adapter} lies in {run.output}, which this run writes"
+        raise InputError(message, "give another folder with --output")
+    told, asked = read_json(origin.adapter / CONFIG), run.adapter
+    kinds = [name for name in ("dora", "rslora") if told.get(f"use_{name}")] if told.get("peft_type") == "LORA" else []
+    kind = " and ".join(kinds) or str(told.get("peft_type", "unknown")).lower()
+    was = {"adapter_type": kind, "rank": told.get("r"), "alpha": told.get("lora_alpha")}
+    now: dict[str, Any] = {"adapter_type": asked.type, "rank": asked.rank, "alpha": asked.alpha}
+    # "all-linear" and a pattern mean other layers in other models: the tensors tell
+    if isinstance(modules := told.get("target_modules"), list) and asked.target_modules != ("all-linear",):
+        was["target_modules"], now["target_modules"] = (
+            ", ".join(sorted(some)) for some in (modules, asked.target_modules)
         )
-    told = read_json(origin.adapter / CONFIG)
-    if differences := list(_differences(told, run.adapter)):
-        key, was, now = differences[0]
-        raise InputError(
-            f"{origin.adapter} cannot be trained on: its {key} is {was}, the manifest's {now}"
-            + "".join(f"; {key} {was}, the manifest's {now}" for key, was, now in differences[1:]),
-            "set these keys of training.config as they were, or train a fresh adapter",
-        )
-    start = str(told.get("init_lora_weights", ""))
-    if odd := [key for key in ("rank_pattern", "alpha_pattern", "modules_to_save") if told.get(key)]:
-        raise InputError(f"{origin.adapter} cannot be trained on: it has a {odd[0]}", "train a fresh adapter")
-    if start.startswith(_SHIFTING):
-        raise InputError(
-            f"{origin.adapter} cannot be trained on: init_lora_weights {start} changes the base model's weights",
-            "convert it with peft's save_pretrained(path_initial_model_for_weight_conversion=...)",
-        )
+    if other := [f"{key} is {was[key]}, the manifest's {now[key]}" for key in now if was[key] != now[key]]:
+        hint = "set these keys of training.config as they were, or train a fresh adapter"
+        raise InputError(f"{origin.adapter} cannot be trained on: its {'; '.join(other)}", hint)
+    odd = [f"a {key}" for key in ("rank_pattern", "alpha_pattern", "modules_to_save") if told.get(key)]
+    if (start := str(told.get("init_lora_weights", ""))).startswith(_SHIFTING):
+        odd.append(f"init_lora_weights {start}, which changes the base model's weights")
+    if odd:
+        raise InputError(f"{origin.adapter} cannot be trained on: it has {odd[0]}", "train a fresh adapter")
 
 
 def require_same_base(origin: AdapterOrigin, name: str, sha256: str, template: str) -> None:
@@ -234,10 +227,8 @@ def require_same_base(origin: AdapterOrigin, name: str, sha256: str, template: s
     """
     origin.require_base(name, sha256)
     if not origin.fits_template(template):
-        raise InputError(
-            f"{origin.adapter} was trained with the prompt template {origin.template}, this run has {template}",
-            'set "prompt_template", "system_prompt" and the name of the input column as they were',
-        )
+        told = f"{origin.adapter} was trained with the prompt template {origin.template}, this run has {template}"
+        raise InputError(told, 'set "prompt_template", "system_prompt" and the name of the input column as they were')
 
 
 def provenance(run: RunConfig) -> dict[str, Any] | None:
@@ -257,30 +248,3 @@ def provenance(run: RunConfig) -> dict[str, Any] | None:
         "manifest": str(origin.manifest or ""),
         "chain": [*items(before, "chain"), *([earlier] if earlier else [])],
     }
-
-
-def _differences(told: dict[str, Any], adapter: AdapterConfig) -> Iterator[tuple[str, str, str]]:
-    """Yield the keys in which an adapter's config differs from the run's, with both values."""
-    kind = _kind(told)
-    if kind != adapter.type:
-        yield "adapter_type", kind, adapter.type
-        return
-    for key, name, now in (("rank", "r", adapter.rank), ("alpha", "lora_alpha", adapter.alpha)):
-        if (was := told.get(name)) != now:
-            yield key, _number(was), _number(now)
-    was, modules = told.get("target_modules"), adapter.target_modules
-    # "all-linear" and a pattern mean other layers in other models: the tensors tell
-    if isinstance(was, list) and modules != ("all-linear",) and set(was) != set(modules):
-        yield "target_modules", ", ".join(sorted(map(str, was))), ", ".join(sorted(modules))
-
-
-def _kind(told: dict[str, Any]) -> str:
-    """Return the `adapter_type` that an adapter's config describes."""
-    kind = str(told.get("peft_type", "unknown")).lower()
-    if kind == "lora" and told.get("use_dora"):
-        return "dora and rslora" if told.get("use_rslora") else "dora"
-    return "rslora" if kind == "lora" and told.get("use_rslora") else kind
-
-
-def _number(value: object) -> str:
-    return f"{value:g}" if isinstance(value, (int, float)) else str(value)

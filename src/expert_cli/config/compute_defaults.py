@@ -21,7 +21,12 @@ def compute(
     """Return how a step is computed on this machine."""
     checkpointing, reentrant = _checkpointing(config)
     backend, mode = _compiler(config)
-    sharded = bool(config.use("fsdp"))
+    sharded, unshared = bool(config.use("fsdp")), dict[str, Any]()
+    if sharded:  # nothing is tried, nothing unpacked
+        why = "fsdp shares out the packed weights"
+        unshared = {"on_oom": "error", "dequantized_copy": config.put("dequantized_copy", "never", reason=why)}
+        why = "fsdp: processes gather a step together, one whose memory runs out would leave the others waiting"
+        config.leave(why, "on_oom")
     decided = config.block(
         ComputeConfig,
         device=device,
@@ -34,7 +39,7 @@ def compute(
         compile_mode=mode,
         capture=_capture(config, device, checkpointing),
         fsdp=sharded,
-        **(_sharded(config) if sharded else {}),
+        **unshared,
     )
     _fused(config, decided, adapter)
     if quantization != "int4":
@@ -42,15 +47,6 @@ def compute(
     if device == "cpu":
         config.leave("no GPU: nothing is probed", "on_oom")
     return decided
-
-
-def _sharded(config: Config) -> dict[str, Any]:
-    """Decide what goes another way where processes share the base model out: nothing is tried, nothing unpacked."""
-    config.leave(
-        "fsdp: processes gather a step together, one whose memory runs out would leave the others waiting", "on_oom"
-    )
-    why = "fsdp shares out the packed weights"
-    return {"on_oom": "error", "dequantized_copy": config.put("dequantized_copy", "never", reason=why)}
 
 
 def _dtype(config: Config, machine: Machine, device: DeviceName) -> Dtype:

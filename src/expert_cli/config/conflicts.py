@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import get_args
 
@@ -18,24 +16,13 @@ from expert_cli.manifest.json_text import Path_
 from expert_cli.manifest.key import GrammarType
 from expert_cli.manifest.keys.dataset import Dataset, Filters
 from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, EXECUTION_ACCURACY, eval_loss_of, is_eval_loss
-from expert_cli.manifest.keys.optim import BY_EVALUATIONS, SCHEDULE_BOUNDS, SCHEDULERS
+from expert_cli.manifest.keys.optim import SCHEDULERS
 from expert_cli.manifest.keys.rft import Rft
 from expert_cli.manifest.schema import ROPE_NUMBERS, Base, EvaluationBlock
 from expert_cli.manifest.training_config import TrainingConfig
 from expert_cli.utils.object_storage import is_url
-from expert_cli.utils.paths import is_inside, project_root, slug, store_folder
+from expert_cli.utils.paths import is_inside, project_root, store_folder
 
-LONGEST_FOLDER = 200
-"""Bytes of a folder's name that a manifest gives; file systems take 255, and a run moved aside adds some."""
-MOST_ROPE: Mapping[str, tuple[float, float]] = {
-    "factor": (1, 1e4),
-    "low_freq_factor": (0.01, 1e4),
-    "high_freq_factor": (0.01, 1e4),
-    "original_max_position_embeddings": (1, 1e9),
-}
-"""What the numbers of position scaling may be."""
-LARGEST_USUAL_RATE = 1.0
-"""Every other optimizer than sgd moves a weight by about the learning rate at each step."""
 Clash = tuple[str, str, str]
 """The key that the fault stands at, what does not go together, the remedy."""
 
@@ -46,9 +33,7 @@ def conflicts(
     """Return a fault for every two settings that do not go together, at the place where the first was written."""
     loaded, entry = merged.loaded, merged.entry
     found = (
-        *_of_store(config.written, project_root(loaded.path)),
-        *_of_precision(config.written),
-        *_of_schedule(config),
+        *_of_pairs(config, project_root(loaded.path)),
         *_of_saving(config.written, evaluation),
         *_of_template(config.written, base, (loaded.path.parent.resolve(), project_root(loaded.path))),
         *_of_sets(config.written, loaded.manifest.training.dataset),
@@ -62,19 +47,12 @@ def conflicts(
     if decoding is not None and decoding.json_schema is not None and (fault := schema_fault(decoding.json_schema)):
         faults.append(loaded.text.fault(("training", "decoding", "json_schema"), fault))
     faults += [loaded.text.fault(("training", "rft", key), *words) for key, *words in _of_rft(merged, config)]
-    if len(slug(base["name"])) > LONGEST_FOLDER:
-        message = f"its last part names the folder of the weights, and has more than {LONGEST_FOLDER} letters"
-        faults.append(loaded.text.fault((*entry, "name"), message, "give a folder with a shorter name"))
     return faults
 
 
 def doubts(merged: Merged) -> list[ManifestIssue]:
     """Return a warning for every value that is allowed, and more likely a slip."""
     found = []
-    rate = merged.values.learning_rate or 0.0
-    if rate > LARGEST_USUAL_RATE and merged.values.optim != "sgd":  # whose steps are as small as the gradients
-        message = f"is {rate:g}; 1e-5 to 1e-3 is usual, and above 1 hardly anything is learned"
-        found.append(merged.fault("learning_rate", message))
     decoding = merged.loaded.manifest.training.decoding
     if decoding is not None and (reason := unknown_grammar(decoding)):
         hint = f"one of {', '.join(get_args(GrammarType))}, or use_grammar: false"
@@ -88,12 +66,9 @@ def contradictions(merged: Merged) -> list[ManifestIssue]:
     if not merged.base.adapters or merged.index is None:
         return []
     said = adapter_block(merged.base.adapters[0])
-    decides = {name: getattr(merged.values, name) for name in said}
-    return [
-        merged.fault(name, f"says {said[name]}, training decides: {value}", origin="adapters[0]")
-        for name, value in decides.items()
-        if said[name] != value
-    ]
+    other = {name: value for name in said if said[name] != (value := getattr(merged.values, name))}
+    told = "says {}, training decides: {}"
+    return [merged.fault(one, told.format(said[one], value), origin="adapters[0]") for one, value in other.items()]
 
 
 def _of_rft(merged: Merged, config: Settings[TrainingConfig]) -> Iterator[Clash]:
@@ -112,20 +87,20 @@ def _of_rft(merged: Merged, config: Settings[TrainingConfig]) -> Iterator[Clash]
         yield "prompts", message, "name columns of prompt and answer, or of messages"
 
 
-def _of_store(config: TrainingConfig, root: Path) -> Iterator[Clash]:
-    folder = config.pretokenized_cache
-    if folder and is_url(folder):
-        return  # it is read there; only the command line may name it to be written
-    if folder and not is_inside(store_folder(root, "", folder), root):
+def _of_pairs(config: Settings[TrainingConfig], root: Path) -> Iterator[Clash]:
+    written, name = config.written, config["lr_scheduler"]
+    folder = written.pretokenized_cache or ""
+    # a store at a URL is read there; only the command line may name it to be written
+    if not is_url(folder) and not is_inside(store_folder(root, "", folder), root):
         yield "pretokenized_cache", f"{folder} lies outside the project root {root}", "name a folder inside it"
-    if folder and any(len(os.fsencode(part)) > LONGEST_FOLDER for part in re.split(r"[/\\]", folder)):
-        message = f"names a folder of more than {LONGEST_FOLDER} letters"
-        yield "pretokenized_cache", message, "give a folder with a shorter name"
-
-
-def _of_precision(config: TrainingConfig) -> Iterator[Clash]:
-    if config.fp16 and config.bf16:
+    if written.fp16 and written.bf16:
         yield "fp16", "fp16 and bf16 are both true", "keep bf16, unless the GPU lacks it"
+    settings = written.lr_scheduler_kwargs or {}
+    for key in [key for key, value in settings.items() if value < 0 or (key == "pct_start" and value > 1)]:
+        yield "lr_scheduler_kwargs", f"{key} must not be {settings[key]:g}", "0 or more, and a share up to 1"
+    if strays := sorted(set(settings) - SCHEDULERS[name]):
+        known = ", ".join(sorted(SCHEDULERS[name])) or "none"
+        yield "lr_scheduler_kwargs", f"lr_scheduler {name} has no setting {strays[0]}", f"its settings: {known}"
 
 
 def _of_template(config: TrainingConfig, base: Settings[Base], folders: Sequence[Path]) -> Iterator[Clash]:
@@ -133,11 +108,8 @@ def _of_template(config: TrainingConfig, base: Settings[Base], folders: Sequence
     if config.chat_template_path is None:
         return
     if base["prompt_template"]:
-        yield (
-            "chat_template_path",
-            f"does not go with prompt_template {base['prompt_template']}",
-            "remove one of the two",
-        )
+        message = f"does not go with prompt_template {base['prompt_template']}"
+        yield "chat_template_path", message, "remove one of the two"
     try:
         read_chat_template(place_of(config.chat_template_path, folders))
     except InputError as error:
@@ -150,41 +122,9 @@ def _of_rope(base: Base) -> Iterator[str]:
     if not isinstance(scaling, dict) or not kind:
         return
     for key in ROPE_NUMBERS[kind]:
-        value, (low, high) = scaling.get(key), MOST_ROPE[key]
-        if not isinstance(value, (int, float)) or isinstance(value, bool) or not low <= value <= high:
-            yield f"{kind} needs {key}, a number from {low:g} to {high:g}"
-
-
-def _of_schedule(config: Settings[TrainingConfig]) -> Iterator[Clash]:
-    name, written = config["lr_scheduler"], config.written.lr_scheduler_kwargs or {}
-    for key, (low, high) in SCHEDULE_BOUNDS.items():
-        if key in written and not low <= written[key] <= high:
-            message = f"lr_scheduler_kwargs.{key} must be from {low:g} to {high:g}, is {written[key]:g}"
-            yield "lr_scheduler_kwargs", message, ""
-    strays = sorted(set(written) - SCHEDULERS[name])
-    if strays:
-        known = ", ".join(sorted(SCHEDULERS[name])) or "none"
-        yield "lr_scheduler_kwargs", f"lr_scheduler {name} has no setting {strays[0]}", f"its settings: {known}"
-    if "min_lr" in SCHEDULERS[name] and len({"min_lr", "min_lr_rate"} & set(written)) != 1:
-        message = f"lr_scheduler {name} needs one of lr_scheduler_kwargs.min_lr and lr_scheduler_kwargs.min_lr_rate"
-        yield "lr_scheduler", message, 'write "lr_scheduler_kwargs": {"min_lr_rate": 0.1}'
-    if name == "warmup_stable_decay" and "num_decay_steps" not in written:
-        message = f"lr_scheduler {name} needs lr_scheduler_kwargs.num_decay_steps"
-        yield "lr_scheduler", message, 'write "lr_scheduler_kwargs": {"num_decay_steps": 100}'
-    if name in BY_EVALUATIONS and not _measures(config.written):
-        message = f"lr_scheduler {name} goes by evaluations, and nothing asks for one"
-        yield "lr_scheduler", message, 'write "eval_strategy": "steps" and "eval_steps"'
-    rate, end = config["learning_rate"], written.get("lr_end", 1e-7)
-    if name == "polynomial" and end >= rate:
-        message = f"lr_scheduler_kwargs.lr_end {end:g} is not below learning_rate {rate:g}"
-        yield "lr_scheduler_kwargs", message, "it is where the learning rate ends"
-
-
-def _measures(config: TrainingConfig) -> bool:
-    """Whether anything is evaluated in training that a step can be chosen by."""
-    asked = config.eval_steps or config.load_best_model_at_end or config.early_stopping_patience
-    by_answers = config.metric_for_best_model == EXECUTION_ACCURACY
-    return by_answers or (config.eval_strategy != "no" and bool(asked or config.eval_strategy))
+        value = scaling.get(key)
+        if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 < value < 1e9:
+            yield f"{kind} needs {key}, a number above 0"
 
 
 def _of_saving(config: TrainingConfig, evaluation: EvaluationBlock) -> Iterator[Clash]:

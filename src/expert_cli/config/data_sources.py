@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePath, PurePosixPath
@@ -58,12 +58,21 @@ def resolve_sources(
         reason = f"--validation replaces it: the rows come from {held_out[0].path}"
         data.leave(reason, "validation_path")
         data.outcomes |= {path: not_used(reason) for path in data.outcomes if path[-1] == "valid"}
-    train += _replay(loaded, data, root)
-    share = _share(data, held_out, evaluates=evaluates)
+    if data.written.replay is not None:  # rows that are trained again
+        replay = Settings(data.written.replay)
+        spec = _parse(loaded, root, replay.use("path"), "replay", "path")
+        train += (replace(spec, share=replay.use("share")),)
+        data.nest(("replay",), replay)
+    share = 0.0
+    if not held_out and (evaluates or data.written.validation_split):
+        share = float(data.use("validation_split"))
+    else:
+        told = "the validation rows are named" if held_out else "nothing asks for an evaluation"
+        data.leave(told, "validation_split")
     if held_out and validation is None and not evaluates:
-        told = applied("one of its rows is answered before and after training", "nothing asks for an evaluation")
+        asked = applied("one of its rows is answered before and after training", "nothing asks for an evaluation")
         named = [path for path in data.outcomes if path == ("validation_path",) or path[-1] == "valid"]
-        data.outcomes |= {path: told for path in named if data.outcomes[path].status == "applied"}
+        data.outcomes |= {path: asked for path in named if data.outcomes[path].status == "applied"}
     shown = _schema_prompt(data, (loaded.path.parent, root))
     mapping = replace(_mapping(data), database=shown.database_column if shown else "")
     return ResolvedData(train, held_out, share, mapping, _filters(data), shown)
@@ -125,16 +134,6 @@ def _parse(loaded: LoadedManifest, root: Path, source: str, *key: str | int) -> 
         raise ManifestError(loaded.path, [fault]) from error
 
 
-def _replay(loaded: LoadedManifest, data: Data, root: Path) -> Sources:
-    """Return the rows that are trained again, as a source behind the others; none where they are not written."""
-    if data.written.replay is None:
-        return ()
-    replay = Settings(data.written.replay)
-    spec = replace(_parse(loaded, root, replay.use("path"), "replay", "path"), share=replay.use("share"))
-    data.nest(("replay",), replay)
-    return (spec,)
-
-
 def _tasks(data: Data, parse: Callable[..., SourceSpec]) -> tuple[Sources, Sources]:
     train: list[SourceSpec] = []
     held_out: list[SourceSpec] = []
@@ -148,17 +147,6 @@ def _tasks(data: Data, parse: Callable[..., SourceSpec]) -> tuple[Sources, Sourc
             parse(written.test, "tasks", name, "test")
         data.nest(("tasks", name), task)
     return tuple(train), tuple(held_out)
-
-
-def _share(data: Data, held_out: Sources, *, evaluates: bool) -> float:
-    """Return the share of the training rows that is split off for evaluation."""
-    if held_out:
-        data.leave("the validation rows are named", "validation_split")
-        return 0.0
-    if not (evaluates or data.written.validation_split):
-        data.leave("nothing asks for an evaluation", "validation_split")
-        return 0.0
-    return float(data.use("validation_split"))
 
 
 def _mapping(data: Data) -> ColumnMapping:
@@ -241,31 +229,31 @@ def parse_source(written: str, folders: Sequence[Path]) -> SourceSpec:
     path = without_file_scheme(path)
     if is_url(path):
         return _at_url(written, SourceSpec("url", path.rstrip("/"), config, split), name)
-    places = [(folder / path.replace("\\", "/")).absolute() for folder in folders]
+    plain = path.replace("\\", "/")
+    places = [(folder / plain).absolute() for folder in folders]
     found = next((place for place in places if _is_there(place, written)), None)
     if found is not None:
         kind: SourceKind = "folder" if found.is_dir() else "file"
         if kind == "file":
             refuse_parts_of_a_file(written, found, name, config)
         return SourceSpec(kind, str(found), config, split)
-    pattern = next(filter(_fits, _patterns(path, folders)), None)
+    within = [plain if Path(plain).is_absolute() else f"{glob.escape(str(at.absolute()))}/{plain}" for at in folders]
+    pattern = next((one for one in within if glob.has_magic(path) and any(True for _ in matching(one))), None)
     if pattern is not None:
         refuse_parts_of_a_file(written, Path(path), name, config)
         return SourceSpec("files", pattern, split=split)
     if _BRACKETS.search(path):
         what = _BRACKETS.sub("", path)
-        raise InputError(
-            f'data source "{written}": no such file', f'for a part of its rows write "{what}::train[:1000]"'
-        )
+        message = f'data source "{written}": no such file'
+        raise InputError(message, f'for a part of its rows write "{what}::train[:1000]"')
     hub_id, _, revision = path.partition("@")
     looks_local = format_name(path) or path[0] in "./~\\" or "\\" in path or path[1:2] == ":" or glob.has_magic(path)
     if looks_local or hub_id.count("/") > 1:
         tried = tuple(dict.fromkeys(str(place) for place in places))
         return SourceSpec("file", path, config, split, tried=tried)
     if path != hub_id and not revision:
-        raise InputError(
-            f'data source "{written}": no revision behind "@"', "Name a branch, tag or commit: id@revision."
-        )
+        message = f'data source "{written}": no revision behind "@"'
+        raise InputError(message, "Name a branch, tag or commit: id@revision.")
     return SourceSpec("hub", hub_id, config, split, revision=revision)
 
 
@@ -299,23 +287,8 @@ def refuse_parts_of_a_file(written: str, file: PurePath, split: str, config: str
     """Raise InputError for a part that a file lacks: it is one split, "train" or that of its name; it has slices."""
     if config or (split and split_of(split) not in ("train", named_split(file.stem))):
         part = f'configuration "{config}"' if config else f'split "{split}"'
-        raise InputError(
-            f'data source "{written}": {file.name} is a file, it has no {part}',
-            "Name the file that holds these rows; a part of a file is file::train[:100].",
-        )
-
-
-def _patterns(path: str, folders: Sequence[Path]) -> Iterator[str]:
-    """The pattern that a path is in each of the folders; none where it is no pattern."""
-    if glob.has_magic(path):
-        plain = path.replace("\\", "/")
-        yield from (
-            plain if Path(plain).is_absolute() else f"{glob.escape(str(at.absolute()))}/{plain}" for at in folders
-        )
-
-
-def _fits(pattern: str) -> bool:
-    return next(matching(pattern), None) is not None
+        told = f'data source "{written}": {file.name} is a file, it has no {part}'
+        raise InputError(told, "Name the file that holds these rows; a part of a file is file::train[:100].")
 
 
 _SPLIT = re.compile(r"(?P<name>[\w.-]*)(?:\[(?P<start>-?\d{1,18}%?)?:(?P<stop>-?\d{1,18}%?)?\])?")
@@ -351,9 +324,8 @@ def parse_split(written: str) -> Split:
     """Return the split that "train", "train[:1000]", "train[10%:20%]" or "train[-50:]" names. Raises InputError."""
     match = _SPLIT.fullmatch(written.strip())
     if match is None:
-        raise InputError(
-            f'"{written}" is not a split with a slice', "Write train, train[:1000], train[10%:20%] or train[-50:]."
-        )
+        told = f'"{written}" is not a split with a slice'
+        raise InputError(told, "Write train, train[:1000], train[10%:20%] or train[-50:].")
     shares = [end for end in (match["start"], match["stop"]) if end and end.endswith("%")]
     if above := next((end for end in shares if abs(int(end[:-1])) > 100), ""):
         raise InputError(f'"{written}": {above} is more than all rows', "Write a share from 0% to 100%.")

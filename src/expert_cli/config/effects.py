@@ -64,12 +64,11 @@ def defaults(decided: Decided) -> list[Effect]:
     of_base = decided.entry if decided.index is not None else ("base_models",)
     places: dict[Any, Path_] = {"base": of_base, "evaluation": ("evaluation",)}
     rows = []
-    for path, default in decided.unwritten.items():
+    for path, (value, why) in decided.unwritten.items():
         outcome = decided.outcomes[path]
         if outcome.status != "not_used":
             key = dotted((*places.get(path[0], ("training", path[0])), *path[1:]))
-            told = replace(outcome, reason=outcome.reason or default.why)
-            rows.append(Effect(key, default.value, **vars(told)))
+            rows.append(Effect(key, value, **vars(replace(outcome, reason=outcome.reason or why))))
     return rows
 
 

@@ -7,20 +7,17 @@ the machine.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from expert_cli.config.compute_defaults import compute
-from expert_cli.config.conflicts import LONGEST_FOLDER, conflicts
+from expert_cli.config.conflicts import conflicts
 from expert_cli.config.data_sources import missing, resolve_sources
 from expert_cli.config.effects import Decided
 from expert_cli.config.run_config import DataConfig, RunConfig
-from expert_cli.config.settings import (
-    Merged,
-    Settings,
-    adapter_block,
-)
+from expert_cli.config.settings import Merged, Settings, adapter_block
 from expert_cli.config.training_defaults import (
     adapter,
     decoding,
@@ -41,9 +38,6 @@ from expert_cli.manifest.schema import LONGEST_MODEL_NAME, Base, Decoding, Evalu
 from expert_cli.manifest.training_config import TrainingConfig
 from expert_cli.utils.object_storage import is_url
 from expert_cli.utils.paths import local_run, project_root, slug, store_folder
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)
@@ -71,10 +65,11 @@ def choose_base(loaded: LoadedManifest, wanted: str | None) -> tuple[Base, int |
     if wanted is None:
         return _base(loaded, 0), 0
     bases, named = loaded.manifest.bases, wanted.lower()
-    if not named or len(slug(wanted)) > LONGEST_FOLDER or len(wanted) > LONGEST_MODEL_NAME:
+    if not named or len(wanted) > LONGEST_MODEL_NAME:
         raise InputError(f'--base-model "{wanted[:60]}" is no name of a model', "give an alias, a hub id or a folder")
     exact = [index for index, base in enumerate(bases) if named in ((base.alias or "").lower(), base.name.lower())]
-    fitting = exact[:1] or [index for index, base in enumerate(bases) if named == _last_part(base.name)]
+    last = [re.split(r"[/\\]", base.name.rstrip("/\\"))[-1].lower() for base in bases]
+    fitting = exact[:1] or [index for index, name in enumerate(last) if named == name]
     if len(fitting) > 1:
         names = ", ".join(bases[index].alias or bases[index].name for index in fitting)
         raise InputError(f"--base-model {wanted} fits {len(fitting)} base models: {names}", "give one of these in full")
@@ -85,10 +80,6 @@ def _base(loaded: LoadedManifest, index: int) -> Base:
     base = loaded.manifest.bases[index]
     is_v1 = loaded.manifest.base_model is not None and loaded.manifest.adapters
     return base.model_copy(update={"adapters": loaded.manifest.adapters}) if is_v1 else base
-
-
-def _last_part(name: str) -> str:
-    return name.rstrip("/\\").replace("\\", "/").lower().split("/")[-1]
 
 
 def merge(loaded: LoadedManifest, base: Base, index: int | None, overrides: Overrides) -> Merged:
@@ -155,6 +146,8 @@ def decide(
     place = overrides.output or folder / "weights" / slug(base.name)
     output = local_run(place) if isinstance(place, str) else place.resolve()
     to_train, to_load, stepping = adapter(config, folders), model(of_base, config, folders), optim(config)
+    evaluates, named = watching.eval_strategy != "no", (overrides.dataset, overrides.validation)
+    rows = resolve_sources(loaded, data, root, *named, evaluates=evaluates)
     learning = Settings(loaded.manifest.training.rft or Rft())
     stores = config["pretokenized_cache"] or ""
     store_url = stores if is_url(stores) else ""
@@ -171,16 +164,7 @@ def decide(
         model=to_load,
         data=config.block(
             DataConfig,
-            **vars(
-                resolve_sources(
-                    loaded,
-                    data,
-                    root,
-                    overrides.dataset,
-                    overrides.validation,
-                    evaluates=watching.eval_strategy != "no",
-                )
-            ),
+            **vars(rows),
             completion_only=config.use("completion_only_loss"),
             offline=overrides.offline,
         ),
@@ -195,14 +179,8 @@ def decide(
         rft=rft(learning, config["method"], folders),
     )
     answering = decoding(loaded.manifest.training.decoding or Decoding())
-    blocks: dict[str, Settings[Any]] = {
-        "base": of_base,
-        "dataset": data,
-        "config": config,
-        "decoding": answering,
-        "rft": learning,
-        "evaluation": evaluation,
-    }
+    blocks: dict[str, Settings[Any]] = {"base": of_base, "dataset": data, "config": config, "decoding": answering}
+    blocks |= {"rft": learning, "evaluation": evaluation}
     outcomes = {(block, *path): told for block, keys in blocks.items() for path, told in keys.outcomes.items()}
     unwritten = {(block, *path): told for block, keys in blocks.items() for path, told in keys.unwritten().items()}
     return run, Decided(**vars(merged), outcomes=outcomes, unwritten=unwritten)
@@ -218,23 +196,17 @@ def _device(config: Settings[TrainingConfig], merged: Merged, machine: Machine) 
         option = "--device" if merged.origins.get("device") == "--device" else "device"
         hint = machine.first_words or "use --device cpu, or a machine with an NVIDIA GPU"
         raise EnvironmentProblem(f"{option} {asked}: no usable GPU", hint)
-    return cast(
-        DeviceName, config.put("device", device, reason="AMD's cards are cuda to torch" if asked == "rocm" else "")
-    )
+    reason = "AMD's cards are cuda to torch" if asked == "rocm" else ""
+    return cast(DeviceName, config.put("device", device, reason=reason))
 
 
 def missing_data(config: RunConfig) -> list[str]:
     """Return one sentence for every data file that is not on this machine, with the places where it was looked for."""
     specs = (*config.data.train, *config.data.validation)
     named = {"prompts": config.rft.prompts, "held_back": config.rft.held_back_cases} if config.rft else {}
-    return [
-        *(missing(spec) for spec in specs if spec.tried),
-        *(
-            f"{file}: no such file; training.rft.{key} names it"
-            for key, file in named.items()
-            if file and not file.is_file()
-        ),
-    ]
+    lost = {key: file for key, file in named.items() if file and not file.is_file()}
+    told = [f"{file}: no such file; training.rft.{key} names it" for key, file in lost.items()]
+    return [*(missing(spec) for spec in specs if spec.tried), *told]
 
 
 def require_data(config: RunConfig) -> None:

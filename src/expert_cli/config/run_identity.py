@@ -57,19 +57,13 @@ def identity(
     """
     named: dict[str, Any] = {
         "data": files,
-        "rows": [[spec.split, spec.weight] for spec in run.data.train],
         "base model": base,
         "tokenizer": store["tokenizer"],
         "template": template,
         "code": code_sha256(),
         "versions": versions,
-        "seed": run.seed,
-        "max_seq_length": run.data.max_seq_length,
         "processes": processes,
-        "best model": _best_model(run.watch),
-        **{f"{block}.{name}": value for block in SETTINGS for name, value in asdict(getattr(run, block)).items()},
-        "adapter.init_adapter": init_sha256(run),
-        **_rounds(run),
+        **settings_of(run),
     }
     parts = {name: value for name, value in store.items() if named.get(name) != value}
     named[STORE] = parts | {"trusted": trusted or "none"}
@@ -77,16 +71,25 @@ def identity(
     return plain
 
 
+def settings_of(run: RunConfig) -> dict[str, Any]:
+    """Return what of an identity the settings of a run decide; the adapter that it trains on from is read."""
+    rounds = asdict(run.rft) if run.rft is not None else {}
+    return {
+        "rows": [[spec.split, spec.weight] for spec in run.data.train],
+        "seed": run.seed,
+        "max_seq_length": run.data.max_seq_length,
+        "best model": _best_model(run.watch),
+        **{f"{block}.{name}": value for block in SETTINGS for name, value in asdict(getattr(run, block)).items()},
+        "adapter.init_adapter": init_sha256(run),
+        # what prompts and cases hold is among the data
+        **{f"rft.{name}": value for name, value in rounds.items() if name not in ("prompts", "held_back_cases")},
+    }
+
+
 def begun_as(before: Mapping[str, Any], now: Mapping[str, Any], drift: Collection[str]) -> dict[str, Any]:
     """Return the identity of the run that begins now; where it is the one before, as many processes began it as that one."""
     goes_on = before and not _changed(before, now, drift)
     return {**now, "processes": before["processes"]} if goes_on else dict(now)
-
-
-def _rounds(run: RunConfig) -> dict[str, Any]:
-    """Return what decides the rounds after a first training; what the prompts and cases hold is among the data."""
-    keys = asdict(run.rft) if run.rft is not None else {}
-    return {f"rft.{name}": value for name, value in keys.items() if name not in ("prompts", "held_back_cases")}
 
 
 def _best_model(watch: LogSaveEvalConfig) -> dict[str, Any] | None:
@@ -115,9 +118,8 @@ def require_same(path: Path, now: Mapping[str, Any], report: Reporter) -> None:
         raise InputError(f"--locked {path}: is not a run.json of expert-cli", "name run.json of a run directory")
     changed = _differences(before, now, ("versions",))
     if changed:
-        raise IntegrityError(
-            f"this run differs from {path}: {'; '.join(changed)}", "leave --locked out to train anyway"
-        )
+        told = f"this run differs from {path}: {'; '.join(changed)}"
+        raise IntegrityError(told, "leave --locked out to train anyway")
     _tell(path, before, now, report)
 
 
@@ -137,26 +139,19 @@ def require_goes_on(
     require_keys(set(drift) - set(_flat(before)), now)
     if changed := _changed(before, now, drift):
         names = " ".join(f'--allow-drift "{line.split(": ")[0]}"' for line in changed)
-        raise IntegrityError(
-            f"{checkpoint} belongs to another run: {'; '.join(changed)}",
-            f"go on with what it was trained with, start anew with --overwrite, or allow it: {names}",
-        )
+        told = f"{checkpoint} belongs to another run: {'; '.join(changed)}"
+        hint = f"go on with what it was trained with, start anew with --overwrite, or allow it: {names}"
+        raise IntegrityError(told, hint)
     _tell(checkpoint, before, now, report)
 
 
 def _changed(before: Mapping[str, Any], now: Mapping[str, Any], drift: Collection[str]) -> list[str]:
     """What differs of two runs beside what may when one goes on."""
-    return _differences(before, now, (*IGNORED_ON_RESUME, *PROGRAMS, *_same_packs(before, now), *drift))
-
-
-def _same_packs(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """The keys that split a step's packs into micro-batches, where the packs of a step are the same all the same."""
-    keys = [f"optim.{key}" for key in MICRO_BATCH]
-    is_same = all(key in before for key in keys) and math.prod(before[key] for key in keys) == math.prod(
-        now[key] for key in keys
-    )
-    # Rows of like lengths are grouped by micro-batch.
-    return keys if is_same and not now["loader.group_by_length"] else []
+    split = [f"optim.{key}" for key in MICRO_BATCH]
+    products = {math.prod(run.get(key, 0) for key in split) for run in (before, now)}
+    # rows of like lengths are grouped by micro-batch
+    same_packs = split if len(products) == 1 and not now["loader.group_by_length"] else []
+    return _differences(before, now, (*IGNORED_ON_RESUME, *PROGRAMS, *same_packs, *drift))
 
 
 def _differences(before: Mapping[str, Any], now: Mapping[str, Any], ignored: Collection[str]) -> list[str]:

@@ -21,21 +21,11 @@ if TYPE_CHECKING:
 
 
 Block = TypeVar("Block", bound=BaseModel)
-
-
 Part = TypeVar("Part", bound="DataclassInstance")
-
-
 Outcomes = Mapping[Path_, Outcome]
 """What became of keys, by their path in a block; a path speaks for all below it."""
-
-
-@dataclass(frozen=True)
-class Unwritten:
-    """What stands for a key that is not written, and why."""
-
-    value: Any
-    why: str
+Unwritten = tuple[Any, str]
+"""What stands for a key that is not written, and why."""
 
 
 class Settings(Generic[Block]):
@@ -83,7 +73,7 @@ class Settings(Generic[Block]):
         keys = [key for key in block.model_fields if key in self._decided and getattr(self.written, key) is None]
         told = {key: declared(block, key) for key in keys}
         nested = {path: default for path, default in self._nested.items() if path in self.outcomes}
-        return {(key,): Unwritten(self._as_written(key), its.why) for key, its in told.items() if its.why} | nested
+        return {(key,): (self._as_written(key), its.why) for key, its in told.items() if its.why} | nested
 
     def _as_written(self, key: str) -> Any:
         """Return what a key was decided to as it would be written, which is of the type of its default."""
@@ -146,16 +136,10 @@ def adapter_block(adapter: Adapter) -> dict[str, Any]:
     return {name: value for name, value in named.items() if value is not None}
 
 
-LARGEST = 1 << 18
-"""Bytes; published templates have up to 20,000."""
-
-
 def read_chat_template(path: Path) -> str:
-    """Return the jinja text of a file. Raises InputError: it is not there, empty, too large, or no text."""
+    """Return the jinja text of a file. Raises InputError: it is not there, empty, or no text."""
     hint = "name a file of a chat template in jinja, relative to the manifest"
     try:
-        if path.stat().st_size > LARGEST:
-            raise InputError(f"{path} has {path.stat().st_size:,} bytes, {LARGEST:,} is the most", hint)
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path} cannot be read: {getattr(error, 'strerror', error)}", hint) from error

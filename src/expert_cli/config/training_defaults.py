@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NoReturn, cast, get_args
+from typing import Any, NoReturn, get_args
 
 from expert_cli.config.run_config import ModelConfig
 from expert_cli.config.settings import Settings, place_of, read_chat_template
 from expert_cli.manifest.key import GrammarType, Strategy, declared, informational
 from expert_cli.manifest.keys.compute import DeviceName
-from expert_cli.manifest.keys.loader import OVERFLOWS, LoaderConfig, Overflow, Packing
+from expert_cli.manifest.keys.loader import OVERFLOWS, LoaderConfig, Packing
 from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, EXECUTION_ACCURACY, LogSaveEvalConfig, seconds_of
 from expert_cli.manifest.keys.optim import OptimConfig
 from expert_cli.manifest.keys.peft import AdapterConfig
@@ -63,70 +62,50 @@ def adapter(config: Config, folders: Sequence[Path] = (Path(),)) -> AdapterConfi
     config.use("method")
     kind, modules = config.use("adapter_type"), config.use("target_modules")
     rank = config.use("rank")
-    rows = config.use("trainable_token_indices")
+    rows, start = config.use("trainable_token_indices"), config["init_adapter"]
     return config.block(
         AdapterConfig,
         type=kind,
         rank=rank,
         alpha=config.put("alpha", config.written.alpha or 2.0 * rank),
         target_modules=(modules,) if isinstance(modules, str) else tuple(modules),
-        init_adapter=_init_adapter(config, folders),
+        init_adapter=config.put("init_adapter", start and place_of(start, folders)),
         trainable_token_indices=rows if isinstance(rows, str) else tuple(rows),
     )
 
 
-def _init_adapter(config: Config, folders: Sequence[Path]) -> Path | None:
-    written = config["init_adapter"]
-    if written is None:
-        return cast(None, config.use("init_adapter"))
-    return cast(Path, config.put("init_adapter", place_of(written, folders)))
-
-
 def optim(config: Config) -> OptimConfig:
     """Return how the optimizer steps."""
-    epochs, max_steps = _length(config)
-    warmup = _warmup(config)
-    return config.block(
-        OptimConfig,
-        epochs=epochs,
-        max_steps=max_steps,
-        scheduler=_scheduler(config, warmup),
-        scheduler_kwargs=tuple(sorted((config.use("lr_scheduler_kwargs") or {}).items())),
-        warmup=warmup,
-    )
-
-
-def _length(config: Config) -> tuple[float, int]:
-    """Return (epochs, max_steps): one of them decides, -1 steps: the epochs do."""
-    if config.written.max_steps is None:
+    epochs, max_steps = config.use("epochs"), config.written.max_steps
+    if max_steps is None:
         config.leave("not written", "max_steps")
-        return config.use("epochs"), -1
-    steps = config.use("max_steps")
-    config.leave(f"max_steps {steps} decides", "epochs")
-    return config["epochs"], steps
-
-
-def _warmup(config: Config) -> float:
-    """Return the warm-up, in steps where it is 1 or more, else as a share of all steps."""
+    else:
+        config.use("max_steps")
+        config.leave(f"max_steps {max_steps} decides", "epochs")
     steps, share = config.use("warmup_steps"), config.use("warmup_ratio")
     if steps:
         config.leave(f"warmup_steps {steps} wins", "warmup_ratio")
     elif share:
         config.put("warmup_steps", 0, f"{share:g} of all steps", "0 means not set; warmup_ratio decides")
-    return float(steps or share)
-
-
-def _scheduler(config: Config, warmup: float) -> str:
-    name = str(config.use("lr_scheduler"))
-    if name != "constant" or not warmup:
-        return name
-    reason = "a warm-up is asked for, which transformers' constant drops"
-    return str(config.put("lr_scheduler", "constant_with_warmup", "constant_with_warmup", reason))
+    kind = "constant_with_warmup"
+    if config.use("lr_scheduler") == "constant" and (steps or share):
+        config.put("lr_scheduler", kind, kind, "a warm-up is asked for, which transformers' constant drops")
+    else:
+        kind = config["lr_scheduler"]
+    return config.block(
+        OptimConfig,
+        epochs=epochs,
+        max_steps=max_steps or -1,
+        scheduler=kind,
+        scheduler_kwargs=tuple(sorted((config.use("lr_scheduler_kwargs") or {}).items())),
+        warmup=float(steps or share),  # steps where it is 1 or more, else a share of all
+    )
 
 
 def loader(config: Config, device: DeviceName) -> LoaderConfig:
     """Return how rows are laid out and batches prepared."""
-    packing = _packing(config)
+    written = config["packing"]
+    packing: Packing = config.put("packing", {True: "random", False: "off"}.get(written, written))
     workers, prefetch = config.use("dataloader_num_workers"), config.use("dataloader_prefetch_factor")
     if not workers:
         config.leave("there are 0 workers", "dataloader_prefetch_factor")
@@ -136,31 +115,20 @@ def loader(config: Config, device: DeviceName) -> LoaderConfig:
         config.leave("no GPU: there is nothing to copy to", "dataloader_pin_memory")
     if packing != "off":
         config.leave("packed rows all have about the same length", "group_by_length")
+    overflow, length = config.use("overflow"), config.use("max_seq_length")
+    if packing == "concat":
+        config.leave("concat cuts every document where a row ends", "overflow")
+    else:
+        config.put("max_seq_length", length, f"a row holds {length} tokens; {OVERFLOWS[overflow]}")
     return config.block(
         LoaderConfig,
         num_workers=workers,
         pin_memory=pins and is_gpu,
         prefetch_factor=prefetch if workers else None,
         packing=packing,
-        overflow=_overflow(config, packing),
+        overflow=overflow,
         group_by_length=groups and packing == "off",
     )
-
-
-def _packing(config: Config) -> Packing:
-    written = config["packing"]
-    return cast(Packing, config.put("packing", {True: "random", False: "off"}.get(written, written)))
-
-
-def _overflow(config: Config, packing: Packing) -> Overflow:
-    overflow: Overflow = config.use("overflow")
-    if packing == "concat":
-        config.use("max_seq_length")
-        config.leave("concat cuts every document where a row ends", "overflow")
-    else:
-        length = config["max_seq_length"]
-        config.put("max_seq_length", length, f"a row holds {length} tokens; {OVERFLOWS[overflow]}")
-    return overflow
 
 
 LEAST_KEPT = 2
@@ -173,14 +141,22 @@ def log_save_eval(config: Config, evaluation: Settings[EvaluationBlock]) -> LogS
     by_running = written.metric_for_best_model == EXECUTION_ACCURACY
     # answers that are run need no checkpoint at fixed steps: each better one is saved
     wants_best = bool(written.load_best_model_at_end) and not by_running
-    execution_eval_steps, execution_eval_sample = _execution_eval(evaluation)
+    execution_eval_steps = execution_eval_sample = 0
+    if evaluation.written.every_steps:
+        execution_eval_steps, execution_eval_sample = evaluation.use("every_steps"), evaluation.use("sample")
+    else:
+        evaluation.leave("no answers are run during training: evaluation.every_steps", "every_steps", "sample")
     asks_eval = bool(written.eval_steps or wants_best or (written.early_stopping_patience and not by_running))
     default: Strategy = "epoch" if wants_best and written.save_strategy == "epoch" else "steps"
     eval_strategy: Strategy = config.put("eval_strategy", written.eval_strategy or (default if asks_eval else "no"))
     save_strategy, save_every_s = _saving(config, "steps" if by_running else eval_strategy, wants_best=wants_best)
     save_steps, eval_steps = _steps(config, save_strategy, eval_strategy)
-    if written.load_best_model_at_end and save_strategy == "steps":
-        save_steps = _multiple(config, save_steps, execution_eval_steps if by_running else eval_steps)
+    evaluated = execution_eval_steps if by_running else eval_steps
+    # each checkpoint is evaluated, as transformers' `load_best_model_at_end` asks for
+    if written.load_best_model_at_end and save_strategy == "steps" and save_steps % evaluated:
+        save_steps += evaluated - save_steps % evaluated
+        reason = f"load_best_model_at_end: a multiple of {evaluated} steps, after which the run is evaluated"
+        config.put("save_steps", save_steps, f"a checkpoint every {save_steps} steps", reason)
     report_to = written.report_to or ()
     targets = () if report_to == "none" else (report_to,) if isinstance(report_to, str) else tuple(report_to)
     return config.block(
@@ -196,14 +172,6 @@ def log_save_eval(config: Config, evaluation: Settings[EvaluationBlock]) -> LogS
         execution_eval_sample=execution_eval_sample,
         report_to=config.put("report_to", targets),
     )
-
-
-def _execution_eval(evaluation: Settings[EvaluationBlock]) -> tuple[int, int]:
-    """Return (steps between two evaluations that run answers, cases that are answered); (0, 0) where none are."""
-    if evaluation.written.every_steps:
-        return evaluation.use("every_steps"), evaluation.use("sample")
-    evaluation.leave("no answers are run during training: evaluation.every_steps", "every_steps", "sample")
-    return 0, 0
 
 
 def _saving(config: Config, evaluates: Strategy, *, wants_best: bool) -> tuple[Strategy, float]:
@@ -238,15 +206,6 @@ def _steps(config: Config, save: Strategy, evaluate: Strategy) -> tuple[int, int
     if evaluate == "steps" and save != "steps" and not written.eval_steps:
         config.put("save_steps", eval_steps, f"an evaluation every {eval_steps} steps: eval_steps is not written")
     return save_steps if save == "steps" else default, eval_steps if evaluate == "steps" else default
-
-
-def _multiple(config: Config, save_steps: int, evaluated: int) -> int:
-    """Return the steps between two checkpoints, each of them evaluated, as transformers' `load_best_model_at_end` asks for."""
-    steps = math.ceil(save_steps / evaluated) * evaluated
-    if steps != save_steps:
-        effect, reason = f"a checkpoint every {steps} steps", f"load_best_model_at_end: a multiple of {evaluated} steps"
-        config.put("save_steps", steps, effect, f"{reason}, after which the run is evaluated")
-    return steps
 
 
 def sample_answers(config: Config, evaluation: Settings[EvaluationBlock]) -> int:

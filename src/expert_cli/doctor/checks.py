@@ -79,9 +79,8 @@ def told() -> Iterator[CheckResult]:
         yield build
     yield from gpus(facts.gpus, nvml.sample())
     yield from packages(map(Requirement, importlib.metadata.requires("expert-cli") or []))
-    yield disk(
-        "disk, output", Path.cwd(), 5_000_000_000
-    )  # a run with its checkpoints: under 1 GB for the shipped experts
+    # a run with its checkpoints: under 1 GB for the shipped experts
+    yield disk("disk, output", Path.cwd(), 5_000_000_000)
     yield disk("disk, HF cache", Path(constants.HF_HUB_CACHE), 10_000_000_000)  # base models of 0.3 to 8 GB
 
 

@@ -51,12 +51,9 @@ def try_torch() -> str:
 def try_bitsandbytes() -> str:
     """Quantize a layer to NF4 and, after an answer, send a gradient through it: both are near those of the exact weights."""
     import torch
+    from bitsandbytes.nn import Linear4bit
 
-    from expert_cli._compat import keep_autograd_on_cpu, nothing_compiled
-
-    with nothing_compiled():
-        from bitsandbytes.nn import Linear4bit
-
+    from expert_cli._compat import keep_autograd_on_cpu
     from expert_cli.model.loading.quantize import DTYPES
 
     on, precision = _device()

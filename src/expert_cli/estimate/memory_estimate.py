@@ -36,15 +36,10 @@ from expert_cli.model.flat_parameters import optimizer_bytes
 from expert_cli.model.flops import frozen_linears, head_widths
 from expert_cli.model.kernels.attention_backends import attention_backend
 from expert_cli.model.kernels.chunked_loss import CHUNK_BYTES, chunk_rows
-from expert_cli.model.kernels.kernel_plan import (
-    LORA,
-    KernelPlan,
-    kernel_plan,
-    predict_kernels,
-    with_capture,
-)
+from expert_cli.model.kernels.kernel_plan import LORA, KernelPlan, kernel_plan, predict_kernels, with_capture
 from expert_cli.model.layers import decoder_layers
 from expert_cli.model.loading.quantize import DTYPES, weights_dtype
+from expert_cli.pipeline.training_data import packed
 
 CONTEXT_BYTES = 500 << 20
 """What CUDA itself takes of a card, where none is here to measure it on: an assumption, cards differ by 300 MB."""
@@ -165,7 +160,7 @@ class Workload:
 
 def work_of(run: RunConfig, store: TokenStore) -> Workload:
     """Return the work of a run over the packs of its training rows."""
-    data = PackedDataset(store.training(), run.data.max_seq_length, run.loader.packing, run.loader.overflow, run.seed)
+    data = packed(store.training(), run)
     schedule = schedule_of(run, data, int(os.environ.get("WORLD_SIZE", "1")))
     # whole epochs at once, the last one pack by pack: of all steps only an epoch's last one may be short
     epochs, rest = divmod(schedule.steps, schedule.steps_per_epoch)
@@ -214,20 +209,11 @@ def step_settings(
     run: RunConfig, machine: Machine, model: PeftModel, shape: Shape, work: Workload, free: int
 ) -> StepSettings:
     """Return the settings of a run's steps on a machine; free: bytes of its device before the base model is there."""
-    plan, size, quantization = (
-        kernel_plan(run.compute, run.model, machine),
-        run.optim.batch_size,
-        run.model.quantization,
-    )
-    before = StepSettings(run, plan, 0, 0, 0)
-    kernels = predict_kernels(
-        plan,
-        model,
-        run.compute,
-        machine,
-        dequantized_bytes=2 * linear_weights(shape) if quantization == "int4" else 0,
-        free=free - stored_bytes(shape, quantization, before.stored_element),
-    )
+    size, quantization = run.optim.batch_size, run.model.quantization
+    plan = kernel_plan(run.compute, run.model, machine)
+    unpacked = 2 * linear_weights(shape) if quantization == "int4" else 0
+    free -= stored_bytes(shape, quantization, StepSettings(run, plan, 0, 0, 0).stored_element)
+    kernels = predict_kernels(plan, model, run.compute, machine, dequantized_bytes=unpacked, free=free)
     tokens, longest = work.largest(size, kernels.layout, run.data.max_seq_length * size if kernels.fixed_shape else 0)
     return StepSettings(run, with_capture(kernels, run), tokens, longest, round(tokens * work.trained_share))
 
@@ -239,10 +225,8 @@ def components(shape: Shape, setting: StepSettings, process: int) -> dict[str, i
     if setting.kernels.dequantized:  # the copy takes the quantized weights' place
         stored, copy = shape.other * setting.stored_element, linear_weights(shape) * setting.element
     if run.compute.fsdp:  # a share, and the two decoder layers or the head that are gathered at a time
-        gathered = max(
-            2 * stored // max(1, len(shape.layers)), shape.vocabulary * shape.hidden * setting.stored_element
-        )
-        stored = stored // SHARING + gathered
+        head = shape.vocabulary * shape.hidden * setting.stored_element
+        stored = stored // SHARING + max(2 * stored // max(1, len(shape.layers)), head)
     head = head_bytes(shape, setting)
     return {
         "base_weights": stored,

@@ -11,20 +11,12 @@ from typing import Any
 import psutil
 
 from expert_cli.config.effects import Effect
-from expert_cli.config.plan import Plan, needless_int4
+from expert_cli.config.plan import Plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.data.packing.batches import few_steps
 from expert_cli.errors import InputError
-from expert_cli.estimate.memory_estimate import (
-    CONTEXT_BYTES,
-    MB,
-    TRAINER_BYTES,
-    components,
-    meta_adapter,
-    shape_of,
-    step_settings,
-    work_of,
-)
+from expert_cli.estimate import memory_estimate as memories
+from expert_cli.estimate.memory_estimate import CONTEXT_BYTES, MB, TRAINER_BYTES
 from expert_cli.estimate.throughput import Figure, by_formula, probe
 from expert_cli.hardware.machine import Machine
 from expert_cli.model.kernels.attention_backends import loaded_with
@@ -96,15 +88,15 @@ def estimate_run(
     plan = laid_out(plan, inputs, report)
     run, device = plan.run, plan.run.compute.device
     store = store_for(run, inputs, report, locked=locked, trusting=trusting)
-    work = work_of(run, store)
+    work = memories.work_of(run, store)
     dtype = weights_dtype(run.model.quantization, DTYPES[run.compute.dtype])
     folder = inputs.source.folder
     base = meta_base(folder, dtype=dtype, attention=loaded_with(run.compute.attention))
     rows = choose_token_rows(base, run, inputs.renderer, weights_of=partial(stored_weights, folder))
-    model = meta_adapter(base, run.adapter, rows.indices)
-    shape = shape_of(model)
-    setting = step_settings(run, machine, model, shape, work, free_bytes(device))
-    memory = components(shape, setting, process if device == "cpu" else CONTEXT_BYTES)
+    model = memories.meta_adapter(base, run.adapter, rows.indices)
+    shape = memories.shape_of(model)
+    setting = memories.step_settings(run, machine, model, shape, work, free_bytes(device))
+    memory = memories.components(shape, setting, process if device == "cpu" else CONTEXT_BYTES)
     if probing:
         report.info("training a few steps to measure them")
         speed, peak = probe(run, overrides)
@@ -133,7 +125,7 @@ def estimate_run(
         seconds_source=speed.source + without,
         tokens_per_s=speed.value,
         cost=None if hourly is None else hourly * seconds / 3600,
-        advice=[*needless_int4(plan, machine), *filter(None, [rows.missing, rows.line, few_steps(work.schedule)])],
+        advice=[*filter(None, [rows.missing, rows.line, few_steps(work.schedule)])],
         effects=plan.effects,
         kernels=setting.kernels.lines,
     )

@@ -20,13 +20,7 @@ from expert_cli.config.run_config import RunConfig
 from expert_cli.estimate.memory_estimate import CONTEXT_BYTES, MB, Workload
 from expert_cli.model.flops import flops
 from expert_cli.model.loading.quantize import DTYPES
-from expert_cli.pipeline.options import (
-    QUIET_SETTINGS,
-    Lines,
-    run_train_subprocess,
-    train_command,
-    with_settings,
-)
+from expert_cli.pipeline.options import QUIET_SETTINGS, Lines, run_train_subprocess, train_command, with_settings
 from expert_cli.runs.metrics import read_json
 from expert_cli.runs.run_paths import RunPaths
 
@@ -61,10 +55,8 @@ def by_formula(run: RunConfig, work: Workload, model: PeftModel) -> Figure:
     per_token = cost.per_token + work.trained_share * cost.per_trained_token
     micro_tokens = run.optim.batch_size * work.packs.pack_lengths.mean
     speed, efficiency = matmul_flops(device, dtype), EFFICIENCY[device]
-    words = (
-        f"formula: {per_token / 1e9:.2f} GFLOP a token; a {dtype} matrix product here makes {speed / 1e9:,.0f} GFLOP/s"
-    )
-    words += f", {efficiency:.0%} of it assumed"
+    words = f"formula: {per_token / 1e9:.2f} GFLOP a token; a {dtype} matrix product here makes {speed / 1e9:,.0f} GFLOP/s, "
+    words += f"{efficiency:.0%} of it assumed"
     return Figure(1 / (per_token / (efficiency * speed) + OVERHEAD_S / micro_tokens), FORMULA_ERROR_PCT, words)
 
 

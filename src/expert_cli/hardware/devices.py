@@ -5,15 +5,12 @@ To torch, AMD's cards are cuda, too. It takes seconds to load, so the functions 
 
 from __future__ import annotations
 
-import platform
-import sys
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import psutil
 
-from expert_cli._compat import expandable_segments
 from expert_cli.hardware import nvml
 
 if TYPE_CHECKING:
@@ -70,14 +67,11 @@ class Device:
         return max(0, (self.held("memory_reserved") or 0) - self.memory()[1]) if self.is_gpu else 0
 
     def set_flags(self, *, tf32: bool) -> None:
-        """Set torch's process-wide switches: TF32 for fp32 matrix products and cuDNN, and an allocator whose blocks grow."""
+        """Set torch's process-wide switches: TF32 for fp32 matrix products and cuDNN."""
         if not self.is_gpu:
             return
         import torch
 
-        # blocks that grow do not fragment when batches differ in length; in WSL 2 they fail (pytorch issue 192330)
-        if sys.platform == "linux" and "microsoft" not in platform.release().lower():
-            expandable_segments()
         torch.backends.cuda.matmul.allow_tf32 = tf32
         torch.backends.cudnn.allow_tf32 = tf32
 

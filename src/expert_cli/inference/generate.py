@@ -18,7 +18,6 @@ from expert_cli.hardware.devices import is_out_of_memory
 from expert_cli.inference.expert_config import GenerationConfig, Stop
 from expert_cli.inference.grammar import GrammarLogitsProcessor, Held, Way
 from expert_cli.model.kernels.attention import plain_attention
-from expert_cli.model.layers import uncompiled
 
 if TYPE_CHECKING:
     from expert_cli.inference.expert import PromptRenderer
@@ -232,7 +231,9 @@ def generating(model: Any) -> Iterator[None]:
     publishers, base.generation_config = base.generation_config, ModelGenerationConfig()
     model.eval()
     try:
-        with plain_attention(base), uncompiled(base), torch.no_grad(), ExitStack() as stack:
+        # compiled layers would be compiled anew for every length of the cache
+        eager = torch.compiler.set_stance("force_eager")
+        with plain_attention(base), eager, torch.no_grad(), ExitStack() as stack:
             if low is not None and torch.float32 in dtypes:  # an adapter in training is fp32
                 stack.enter_context(torch.autocast(model.device.type, dtype=low))
             yield

@@ -8,14 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from peft import (
-    LoraConfig,
-    PeftModel,
-    TaskType,
-    get_peft_model,
-    get_peft_model_state_dict,
-    set_peft_model_state_dict,
-)
+from peft import LoraConfig, PeftModel, TaskType, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
 from rapidfuzz.distance import DamerauLevenshtein
 from safetensors import SafetensorError
 from safetensors.torch import load_file
@@ -80,10 +73,8 @@ def _take_tensors(model: PeftModel, folder: Path) -> None:
     try:
         load_adapter(model, tensors)
     except ValueError as error:
-        raise InputError(
-            f"{folder} does not fit the adapter of this run: {error}",
-            "set adapter_type, rank and target_modules as they were",
-        ) from error
+        told = f"{folder} does not fit the adapter of this run: {error}"
+        raise InputError(told, "set adapter_type, rank and target_modules as they were") from error
 
 
 def magnitudes(model: PeftModel) -> dict[str, torch.Tensor]:
@@ -115,10 +106,8 @@ def _targets(model: PreTrainedModel, wanted: Sequence[str]) -> list[str]:
     missing = [name for name in wanted if not any(re.search(rf"(^|\.){re.escape(name)}$", path) for path in paths)]
     if missing:
         near = min(available, key=lambda name: DamerauLevenshtein.distance(name, missing[0]))
-        raise InputError(
-            f"target_modules: {model.config.model_type} has no module {', '.join(missing)} (did you mean {near}?)",
-            f'its linear layers: {", ".join(available)}; "all-linear" takes them all',
-        )
+        told = f"target_modules: {model.config.model_type} has no module {', '.join(missing)} (did you mean {near}?)"
+        raise InputError(told, f'its linear layers: {", ".join(available)}; "all-linear" takes them all')
     if strays := [name for name in wanted if name.rsplit(".", 1)[-1] in passed_by]:
         raise InputError(
             f"target_modules: {model.config.model_type} reads the weights of {', '.join(strays)} itself, past an adapter",

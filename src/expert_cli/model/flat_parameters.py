@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 import torch
 
 from expert_cli._compat import norms
 
 WATCHED_STEPS = 3
-_MOMENTS = {"adamw": 2, "ademamix": 3, "lion": 1, "rmsprop": 1, "adagrad": 1, "sgd": 0}
+_MOMENTS = {"adamw": 2, "lion": 1, "rmsprop": 1, "adagrad": 1, "sgd": 0}
 """Tensors as large as the parameter that an optimizer keeps of it; Adafactor keeps a row and a column."""
 
 
@@ -69,15 +68,6 @@ class FlatParameters:
         dead = dict.fromkeys(layer for layer in self._layer_of if layer not in alive)
         return [layer for layer in dead if "trainable_tokens_delta" not in layer]
 
-    def state(self) -> dict[str, Any]:
-        """Return what a checkpoint must hold of the watched steps, as JSON."""
-        return {"moved": None if self._moved is None else self._moved.tolist(), "steps": self._steps}
-
-    def load(self, state: Mapping[str, Any]) -> None:
-        """Take back what `state` gave."""
-        self._moved = None if state["moved"] is None else torch.tensor(state["moved"])
-        self._steps = int(state["steps"])
-
 
 def optimizer_bytes(parameter: torch.Tensor, optimizer: str) -> int:
     """Return the bytes of the state that an optimizer, by its name, keeps of a parameter."""
@@ -87,5 +77,5 @@ def optimizer_bytes(parameter: torch.Tensor, optimizer: str) -> int:
     moments = next(count for name, count in _MOMENTS.items() if name in optimizer)
     if "8bit" in optimizer:
         return moments * (parameter.numel() + 4 * parameter.numel() // 256)
-    is_bitsandbytes = any(word in optimizer for word in ("bit", "paged", "bnb", "lion", "ademamix"))
+    is_bitsandbytes = any(word in optimizer for word in ("bit", "paged", "bnb", "lion"))
     return moments * parameter.numel() * (4 if is_bitsandbytes else parameter.element_size())

@@ -40,10 +40,9 @@ def require_processes(compute: ComputeConfig, count: int) -> None:
                 'choose multi-GPU in accelerate config; "fsdp": true in the manifest shares out the frozen base model',
             )
     if compute.fsdp and count == 1:
-        raise InputError(
-            "fsdp: a single process trains, which has nobody to share the base model's weights with",
-            "start it with torchrun --nproc-per-node N -m expert_cli train ..., or --set training.config.fsdp=false",
-        )
+        told = "fsdp: a single process trains, which has nobody to share the base model's weights with"
+        hint = "start it with torchrun --nproc-per-node N -m expert_cli train ..., or --set training.config.fsdp=false"
+        raise InputError(told, hint)
 
 
 def shard_base(model: PeftModel, device_type: str, *, full_logits: bool) -> None:
@@ -58,9 +57,8 @@ def shard_base(model: PeftModel, device_type: str, *, full_logits: bool) -> None
     for parameter in trained:
         parameter.data = parameter.data.to(device)
     for layer in base.modules():
-        if isinstance(
-            layer, Linear4bit
-        ):  # plain tensors can be sharded; bitsandbytes adds the scales in each forward pass
+        # plain tensors can be sharded; bitsandbytes adds the scales in each forward pass
+        if isinstance(layer, Linear4bit):
             layer.weight = torch.nn.Parameter(layer.weight.data.as_subclass(torch.Tensor), requires_grad=False)
             layer.quant_state.to(device)
     mesh = init_device_mesh(device.type, (world_size(),))

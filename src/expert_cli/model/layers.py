@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
-from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
-from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from expert_cli._compat import checkpoint_layer, forget_graphs, is_compiled, quiet_compiler
 from expert_cli.errors import InputError
 from expert_cli.manifest.keys.compute import Checkpointing, ComputeConfig
 
@@ -45,12 +40,9 @@ def enable_activation_checkpointing(model: PreTrainedModel, what: Checkpointing,
     # dropout of a module, or by the configuration, where layers read it
     settings = model.config.get_text_config().to_dict().items()
     draws = any(value for name, value in settings if "drop" in name or "jitter" in name) or has_dropout(model)
-    function = partial(checkpoint, use_reentrant=reentrant, preserve_rng_state=draws)
-    for layer in decoder_layers(model):
-        checkpoint_layer(layer, function)
-    if reentrant:
-        # it passes gradients on only where an input asks for them, and the embeddings are frozen
-        model.enable_input_require_grads()
+    model.activation_checkpointing_enable({"use_reentrant": reentrant, "preserve_rng_state": draws})
+    if not reentrant:  # only that form needs an input that asks for gradients, and the embeddings are frozen
+        model.disable_input_require_grads()
 
 
 def has_dropout(model: nn.Module) -> bool:
@@ -70,31 +62,9 @@ def compile_layers(model: Any, compute: ComputeConfig) -> None:
     """Let every decoder layer be compiled when it is first called, where that is asked for."""
     if not compute.torch_compile:
         return
-    quiet_compiler()
     backend, mode = compute.compiler
     for layer in decoder_layers(model):
         layer.compile(backend=backend, mode=mode)
-
-
-def compile_anew(model: nn.Module) -> None:
-    """Forget what was compiled for batches of another shape: beside it, the next would be compiled for any shape."""
-    if _has_compiled(model):
-        forget_graphs()
-
-
-@contextmanager
-def uncompiled(model: nn.Module) -> Iterator[None]:
-    """Let compiled layers run as they were written meanwhile: for generation.
-
-    It calls them with a cache, for which each layer would be compiled by itself and for every length anew, until nothing
-    may be compiled any more, training's batches neither.
-    """
-    with torch.compiler.set_stance("force_eager") if _has_compiled(model) else nullcontext():
-        yield
-
-
-def _has_compiled(model: nn.Module) -> bool:
-    return any(map(is_compiled, model.modules()))
 
 
 def recurrent_layers(model: PreTrainedModel) -> list[Any]:

@@ -53,14 +53,12 @@ def load_tokenizer(folder: Path) -> TokenizerInfo:
     try:
         hf = _loaded(folder)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, ImportError) as error:
-        raise EnvironmentProblem(
-            f"{folder}: its tokenizer cannot be loaded: {first_line(error)}",
-            "Put the model's tokenizer.json and tokenizer_config.json there, or use another base model",
-        ) from error
+        told = f"{folder}: its tokenizer cannot be loaded: {first_line(error)}"
+        hint = "Put the model's tokenizer.json and tokenizer_config.json there, or use another base model"
+        raise EnvironmentProblem(told, hint) from error
     if not isinstance(hf, PreTrainedTokenizerFast):
-        raise EnvironmentProblem(
-            f"{folder}: its tokenizer ({type(hf).__name__}) has no fast version", "Put a tokenizer.json there"
-        )
+        told = f"{folder}: its tokenizer ({type(hf).__name__}) has no fast version"
+        raise EnvironmentProblem(told, "Put a tokenizer.json there")
     backend: tokenizers.Tokenizer = hf.backend_tokenizer
     has_chat_template = bool(hf.chat_template)
     try:
@@ -69,10 +67,8 @@ def load_tokenizer(folder: Path) -> TokenizerInfo:
         raise InputError(f"{folder}: {error.message}", "Mend its chat template, or use another base model") from error
     eos_id = hf.eos_token_id if eos_id is None else eos_id
     if eos_id is None:
-        raise EnvironmentProblem(
-            f"{folder}: no token ends an answer: no eos_token, and the chat template puts none",
-            'Set "eos_token" in its tokenizer_config.json',
-        )
+        told = f"{folder}: no token ends an answer: no eos_token, and the chat template puts none"
+        raise EnvironmentProblem(told, 'Set "eos_token" in its tokenizer_config.json')
     eos_token = str(backend.id_to_token(eos_id))
     return TokenizerInfo(
         backend=backend,

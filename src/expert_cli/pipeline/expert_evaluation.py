@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,50 +32,16 @@ MAX_DROP = 0.05
 """How far the accuracy may fall against an earlier evaluation where nothing else is said."""
 
 
-@dataclass(frozen=True)
-class EvaluationOptions:
-    """What is asked of an evaluation: the arguments of `api.evaluate`, which explains them."""
-
-    adapter: Path | None
-    manifest: Path | None
-    answers: Path | None
-    cases: Path | None
-    baseline: bool
-    shots: int
-    base_model: str | None
-    base_quantization: str | None
-    endpoint: str | None
-    model: str | None
-    baseline_endpoint: str | None
-    baseline_model: str | None
-    samples: int
-    batch_size: int | None
-    max_new_tokens: int | None
-    limit: int | None
-    case_timeout_s: float
-    threshold: float | None
-    against: Path | None
-    max_drop: float | None
-    output: Path | None
-    write_pairs: Path | None
-    allow_commands: bool
-    without_walls: bool
-    offline: bool
-
-    @property
-    def permissions(self) -> Permissions:
-        """What judging may do."""
-        return Permissions(self.allow_commands, self.without_walls)
-
-
-def evaluate_expert(asked: EvaluationOptions, report: Reporter) -> Evaluated:
-    """Let an expert answer its cases, or judge answers that are there; raises what `api.evaluate` says."""
+def evaluate_expert(asked: Any, report: Reporter) -> Evaluated:
+    """Let an expert answer its cases, or judge answers that are there. asked: the arguments of `api.evaluate`."""
+    allowed = Permissions(asked.allow_commands, asked.without_walls)
     if asked.answers is not None:
-        how = (asked.case_timeout_s, report, asked.permissions)
+        how = (asked.case_timeout_s, report, allowed)
         found = _compared(of_cases.grade_kept(asked.answers, asked.cases, asked.limit, *how), asked, report)
         leave(found, None, asked.output, report)
         return found
-    trained = _trained(asked)
+    held: dict[str, Any] = {"offline": asked.offline, "quantization": asked.base_quantization}
+    trained = trained_adapter(asked.adapter, asked.manifest, asked.base_model, **held) if asked.adapter else None
     plan = trained.plan if trained else make_plan(asked.manifest or Path(), inspect(), Overrides(offline=asked.offline))
     decoding = decoding_for(trained) if trained else decoding_of(plan.loaded.manifest)
     device, longest = plan.run.compute.device, asked.max_new_tokens
@@ -94,15 +61,8 @@ def evaluate_expert(asked: EvaluationOptions, report: Reporter) -> Evaluated:
     return found
 
 
-def _trained(asked: EvaluationOptions) -> TrainedAdapter | None:
-    if asked.adapter is None:
-        return None
-    held: dict[str, Any] = {"offline": asked.offline, "quantization": asked.base_quantization}
-    return trained_adapter(asked.adapter, asked.manifest, asked.base_model, **held)
-
-
 def _answered(
-    asked: EvaluationOptions,
+    asked: Any,
     trained: TrainedAdapter | None,
     plan: Plan,
     cases: Sequence[EvalCase],
@@ -111,14 +71,15 @@ def _answered(
     report: Reporter,
 ) -> Evaluated:
     """Let the adapter, or the server of it, answer; and the server of another model beside it, first."""
-    how: dict[str, Any] = {"case_timeout_s": asked.case_timeout_s, "allowed": asked.permissions}
+    how: dict[str, Any] = {
+        "case_timeout_s": asked.case_timeout_s,
+        "allowed": Permissions(asked.allow_commands, asked.without_walls),
+    }
     named = ((asked.endpoint, asked.model), (asked.baseline_endpoint, asked.baseline_model))
     beside = None
     with servers.key_of_environment() if any(url for url, _ in named) else nullcontext("") as key:
-        server, other = (
-            servers.Server(url, name, key, report, offline=asked.offline) if url and name else None
-            for url, name in named
-        )
+        server_of = partial(servers.Server, key=key, report=report, offline=asked.offline)
+        server, other = (server_of(url, name) if url and name else None for url, name in named)
         if other:
             beside = servers.answers_beside(other, plan, cases, settings, keep=keep[1], **how)
         if server:
@@ -130,7 +91,7 @@ def _answered(
     return servers.with_beside(found, beside) if beside else found
 
 
-def _compared(found: Evaluated, asked: EvaluationOptions, report: Reporter) -> Evaluated:
+def _compared(found: Evaluated, asked: Any, report: Reporter) -> Evaluated:
     """Pair the answers with those of an earlier evaluation, and write right and wrong ones, where that is asked for."""
     found = replace(found, threshold=asked.threshold)
     if asked.against is not None:

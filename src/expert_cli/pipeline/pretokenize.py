@@ -15,14 +15,13 @@ from expert_cli.config.run_config import RunConfig
 from expert_cli.data.fields import BadRow, text_of
 from expert_cli.data.overlap import MOST_HELD_OUT, HeldOut, Question
 from expert_cli.data.packing.pack_plan import LengthRow, length_table, recommend
-from expert_cli.data.packing.packed_dataset import PackedDataset
 from expert_cli.data.sources import Located, LocatedData, require_apart
 from expert_cli.data.store.build import TokenStore, convert_foreign_store, store_state, tokenize
 from expert_cli.data.store.documents import Documents
 from expert_cli.data.store.lookup import StoreKey, StoreState, fetch_store, foreign_store, look_up, put_store
 from expert_cli.data.store.store_files import stage, staged_path
 from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.pipeline.training_data import DataInputs
+from expert_cli.pipeline.training_data import DataInputs, packed
 from expert_cli.utils.files import files_below, json_objects
 from expert_cli.utils.object_storage import StoredFolder
 from expert_cli.utils.paths import is_inside
@@ -30,8 +29,6 @@ from expert_cli.utils.reporter import Reporter
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
-
-    from expert_cli.pipeline.training_data import DataInputs
 
 
 def store_for(
@@ -190,7 +187,7 @@ def describe(run: RunConfig, store: TokenStore, documents: Documents | None = No
     """
     documents = store.training() if documents is None else documents
     present = run.data.max_seq_length
-    packs = PackedDataset(documents, present, run.loader.packing, run.loader.overflow, run.seed)
+    packs = packed(documents, run)
     lengths = documents.histogram()
     recommended = recommend(lengths, present)
     packing = LengthRow(present, len(packs), packs.fill(), *packs.left_out)
@@ -256,7 +253,7 @@ class ShownDocument:
 def shown_documents(run: RunConfig, store: TokenStore, inputs: DataInputs, count: int) -> tuple[ShownDocument, ...]:
     """Return the first `count` training documents."""
     documents = store.training()
-    packs = PackedDataset(documents, run.data.max_seq_length, run.loader.packing, run.loader.overflow, run.seed)
+    packs = packed(documents, run)
     shown = []
     for number in range(min(count, len(documents))):
         ids, trained = documents.document(number)

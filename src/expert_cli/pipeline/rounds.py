@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from expert_cli.config.adapter_origin import WEIGHTS, find_adapter
 from expert_cli.config.plan import Plan, TrainedAdapter
@@ -37,26 +37,20 @@ from expert_cli.evaluation.evaluate import check_gradable, evaluate_adapter, lon
 from expert_cli.evaluation.grade import CASE_TIMEOUT_S, Permissions, grade
 from expert_cli.evaluation.verifiers.case import FORGED
 from expert_cli.hardware.devices import DEVICES
-from expert_cli.hardware.machine import Machine
 from expert_cli.inference.expert_config import NEW_TOKENS, Grammar, decoding_of, generation_config
 from expert_cli.inference.vote import same_as
 from expert_cli.manifest.keys.rft import RftConfig
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
-from expert_cli.pipeline.options import RunOptions
-from expert_cli.pipeline.run_directory import RunResult, begin_run, finish, identity_of, write_run_json
+from expert_cli.pipeline.run_directory import RunResult, Work, begin_run, finish, identity_of, write_run_json
 from expert_cli.pipeline.training_data import DataInputs, resolve_inputs
 from expert_cli.runs.log import RunLog
 from expert_cli.runs.metrics import read_json
 from expert_cli.runs.run_paths import RunPaths
 from expert_cli.runs.signals import StopRequest
-from expert_cli.runs.status import RunStatus
 from expert_cli.utils.files import json_lines, remove, sha256_of, sync_folder, write_bytes, write_json
 from expert_cli.utils.reporter import NullReporter, Reporter
 from expert_cli.utils.statistics import Paired
 from expert_cli.utils.text import plural
-
-if TYPE_CHECKING:
-    from accelerate import PartialState
 
 RIGHT, WHOLE = "correct", ("end", "sequence")
 """The verdict on what is trained; why an answer ends that came to its own end: one that was cut off has none to learn."""
@@ -64,24 +58,16 @@ Cases = Sequence[EvalCase]
 Document = Mapping[str, Any]
 
 
-def train_in_rounds(
-    plan: Plan,
-    machine: Machine,
-    report: Reporter,
-    options: RunOptions,
-    job: PartialState,
-    status: RunStatus,
-    log: RunLog,
-    train_one: Callable[..., RunResult],
-) -> RunResult:
+def train_in_rounds(work: Work, train_one: Callable[[Work], RunResult]) -> RunResult:
     """Train, then draw answers, run them and train on the right ones, round by round; leave a run directory of the best.
 
     train_one: makes one training in a folder that this job owns. Raises what training and judging raise; InputError:
     prompts that an evaluation asks, too; several processes.
     """
+    plan, report, options, processes = work.plan, work.report, work.options, work.job.num_processes
     started, run, settings, paths = time.monotonic(), plan.run, plan.run.rft, RunPaths(plan.run.output)
-    if settings is None or job.num_processes > 1:
-        raise InputError(f"method rft: rounds are made by one process, not by {job.num_processes}", "start one")
+    if settings is None or processes > 1:
+        raise InputError(f"method rft: rounds are made by one process, not by {processes}", "start one")
     if options.resume not in ("", AUTO):
         raise InputError(f"--resume {options.resume}: a run in rounds has no checkpoints of its own", "--resume auto")
     first = _run_of(run.adapter.init_adapter) if run.adapter.init_adapter else None
@@ -90,17 +76,12 @@ def train_in_rounds(
     form = row_form(run, inputs, sampled)
     read = [settings.prompts, *filter(None, [settings.held_back_cases])]
     read += dict.fromkeys(one.file for one in (*sampled, *held_back) if one.file)
-    what = identity_of(run, inputs, machine, job.num_processes, more_files=[sha256_of(path) for path in read])
+    what = identity_of(work, inputs, more_files=[sha256_of(path) for path in read])
     if options.locked is not None:
         require_same(options.locked, what, report)
-    begin_run(run, report, options, status, log)
+    begin_run(work)
     DEVICES[run.compute.device].set_flags(tf32=run.compute.tf32)  # a run that goes on may begin by answering
-
-    def train(plan: Plan, options: RunOptions) -> RunResult:
-        return train_one(plan, machine, report, options, job, RunLog())
-
-    steps = _Steps(plan, report, options, status, inputs, train)
-    judged, records, ended = steps.make(settings, first, sampled, held_back, form)
+    judged, records, ended = _Steps(work, inputs, train_one).make(settings, first, sampled, held_back, form)
     best = max(judged, key=lambda one: float(one["accuracy"]))  # of equal ones the first
     of_best, number = RunPaths(best["run"]), best["round"]
     told = {"held_back": held, "before": _share(judged[0]), "rounds": records, "best_round": number, "ended": ended}
@@ -111,11 +92,11 @@ def train_in_rounds(
         write_bytes(paths.metrics, of_best.metrics.read_bytes())
     its, kept = read_json(of_best.run_json), ("kernels", "template", "store", "torch_threads")
     more: dict[str, Any] = {name: its[name] for name in kept if name in its}
-    write_run_json(plan, machine, inputs, what, status.command, resumed_from="", more={**more, "rft": told})
+    write_run_json(work, inputs, what, resumed_from="", more={**more, "rft": told})
     reason = f"{ended}; the adapter is that of {f'round {number}' if number else 'before the rounds'}"
     found = read_json(of_best.report_json) | {"output": str(run.output), "resumed_from": None, "rft": told}
     found |= {"seconds": time.monotonic() - started, "stop_reason": reason}
-    return finish(paths, found, found["adapter_sha256"], reason, options.max_forget, status)
+    return finish(work, found, found["adapter_sha256"], reason)
 
 
 def _run_of(adapter: Path) -> Path:
@@ -289,18 +270,15 @@ def _gain(last: Document, now: Document) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _Steps:
-    plan: Plan
-    report: Reporter
-    options: RunOptions
-    status: RunStatus
+    work: Work
     inputs: DataInputs
-    train_one: Callable[[Plan, RunOptions], RunResult]
+    train_one: Callable[[Work], RunResult]
 
     def make(
         self, settings: RftConfig, first: Path | None, sampled: Cases, held_back: Cases, form: RowForm
     ) -> tuple[list[Document], list[dict[str, Any]], str]:
         """Return what the adapters that were kept answer, a record a round, and why no further round was made."""
-        run, records = self.plan.run, list[dict[str, Any]]()
+        run, records = self.work.plan.run, list[dict[str, Any]]()
         judged = [self.judge(0, first or self.train("first training", run.output / "sft", run), held_back)]
         for number in range(1, settings.rounds + 1):
             last, folder, name = judged[-1], run.output / f"round-{number}", f"round {number}"
@@ -308,12 +286,12 @@ class _Steps:
             seed = int.from_bytes(hashlib.sha256(f"{run.seed} {number}".encode()).digest()[:4], "big")
             how: dict[str, Any] = {"samples": settings.samples, "temperature": settings.temperature, "seed": seed}
             drawn = self.answers(f"{name}, sampling", folder / "samples.json", last["run"], cases, **how)
-            grammar = decoding_of(self.plan.loaded.manifest).grammar
-            chosen, figures, reason = select(cases, drawn, settings, grammar, self.report)
+            grammar = decoding_of(self.work.plan.loaded.manifest).grammar
+            chosen, figures, reason = select(cases, drawn, settings, grammar, self.work.report)
             records.append({"round": number, **figures, "is_kept": False})
-            self.report.info(name + "   {right:,} of {asked:,} answers right, {kept:,} kept".format(**figures))
+            self.work.report.info(name + "   {right:,} of {asked:,} answers right, {kept:,} kept".format(**figures))
             if reason:
-                self.report.warning(f"{name}: {reason}")
+                self.work.report.warning(f"{name}: {reason}")
                 return judged, records, f"{name}: {reason}"
             rows = [{**form.row(one, text), "case": one.id, "round": number, "sample": n} for one, text, n in chosen]
             file, raw = folder / "rows.jsonl", json_lines(rows)
@@ -334,24 +312,25 @@ class _Steps:
 
     def at(self, stage: str, stop: StopRequest | None = None) -> None:
         """Say which stage begins, and give back memory. Raises Interrupted where the file STOP, or `stop`, asks for it."""
-        self.status.at(stage)
-        self.report.info(f"stage     {stage}")
+        self.work.status.at(stage)
+        self.work.report.info(f"stage     {stage}")
         gc.collect()
-        DEVICES[self.plan.run.compute.device].empty_cache()
-        stop = stop or StopRequest(self.plan.run.output)
+        DEVICES[self.work.plan.run.compute.device].empty_cache()
+        stop = stop or StopRequest(self.work.plan.run.output)
         if stop.asked():
             told = f"stopped by {stop.reason} in {stage}"
-            raise Interrupted(told, f"go on: {self.status.go_on}", stop.exit_code, by_signal=stop.by_signal)
+            raise Interrupted(told, f"go on: {self.work.status.go_on}", stop.exit_code, by_signal=stop.by_signal)
 
     def train(self, stage: str, folder: Path, run: RunConfig) -> Path:
         """Make an ordinary run, or go on with it, unless it is done; return its folder."""
         self.at(stage)
-        drift = tuple(key for key in self.options.allow_drift if not key.startswith("rft."))
-        trusted = self.options.trust_store and run is self.plan.run
-        options = replace(self.options, resume=AUTO, overwrite=False, locked=None, max_forget=None, allow_drift=drift)
-        done = self.train_one(
-            replace(self.plan, run=replace(run, output=folder, rft=None)), replace(options, trust_store=trusted)
-        )
+        asked = self.work.options
+        drift = tuple(key for key in asked.allow_drift if not key.startswith("rft."))
+        trusted = asked.trust_store and run is self.work.plan.run
+        options = replace(asked, resume=AUTO, overwrite=False, locked=None, max_forget=None, allow_drift=drift)
+        options = replace(options, trust_store=trusted)
+        plan = replace(self.work.plan, run=replace(run, output=folder, rft=None))
+        done = self.train_one(replace(self.work, plan=plan, options=options, log=RunLog()))
         if done.unserved:
             self.at(stage, done.unserved)
         return folder
@@ -361,17 +340,18 @@ class _Steps:
     ) -> dict[str, Any]:
         """Let an adapter answer cases, and return that as `evaluate --json` does; it is made where the file has it not."""
         self.at(stage)
-        trained, decoding = TrainedAdapter(self.plan, find_adapter(adapter)), decoding_of(self.plan.loaded.manifest)
+        trained = TrainedAdapter(self.work.plan, find_adapter(adapter))
+        decoding = decoding_of(trained.plan.loaded.manifest)
         room = max(NEW_TOKENS, longest_right_answer(self.inputs.renderer, cases) + 1)
-        device = self.plan.run.compute.device
+        device = trained.plan.run.compute.device
         settings = replace(generation_config(decoding, room, samples=samples, device=device), **how)
         same = {"adapter": sha256_of(trained.origin.adapter / WEIGHTS), "settings": asdict(settings)}
         key = digest_of({**same, "cases": [(one.digest, one.shown) for one in cases]})
         if read_json(file).get("key") != key:
             file.parent.mkdir(parents=True, exist_ok=True)
             kept = file.with_suffix(".kept")
-            judging: Any = {"case_timeout_s": CASE_TIMEOUT_S, "allowed": self.options.permissions, "keep": kept}
-            found = evaluate_adapter(trained, cases, settings, self.report, **judging)
+            judging: Any = {"case_timeout_s": CASE_TIMEOUT_S, "allowed": self.work.options.permissions, "keep": kept}
+            found = evaluate_adapter(trained, cases, settings, self.work.report, **judging)
             write_json(file, {"key": key, **found.as_json()})
             kept.unlink(missing_ok=True)
         return read_json(file)
@@ -379,7 +359,7 @@ class _Steps:
     def judge(self, number: int, adapter: Path, held_back: Cases) -> Document:
         """Let an adapter answer the held-back prompts, greedily; return its evaluation.json, its round and its run."""
         stage = f"round {number}, judging" if number else "judging the first adapter"
-        file = self.plan.run.output / f"round-{number}" / "evaluation.json"
+        file = self.work.plan.run.output / f"round-{number}" / "evaluation.json"
         found = self.answers(stage, file, adapter, held_back, num_beams=1)
-        self.report.info("held back {correct:,} of {cases:,} right: {accuracy:.1%}".format(**found))
+        self.work.report.info("held back {correct:,} of {cases:,} right: {accuracy:.1%}".format(**found))
         return {**found, "round": number, "run": adapter}

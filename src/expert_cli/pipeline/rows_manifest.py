@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from expert_cli.config.data_sources import missing, parse_source
-from expert_cli.config.plan import Plan, make_plan, named_weights, needless_int4
+from expert_cli.config.plan import Plan, make_plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.data.packing.pack_plan import LengthRow, length_table, recommend
 from expert_cli.data.select import RowSelection, select_rows
@@ -48,6 +49,11 @@ HELD_BACK = (0.05, 20, 500)
 SMALL_MODEL = 0.5e9
 """Weights below which the default learning rate is too low: see its reason."""
 SMALL_RATE = 1e-3
+UNQUANTIZED = 1e9
+"""Weights below which bf16 takes no memory that is needed; a CPU unpacks 4-bit ones anyway. An adapter that is trained on int4
+is right on int4 alone."""
+_SIZE = re.compile(r"(?<![\d.])(\d+(?:\.\d+)?)([bBmM])(?![a-zA-Z0-9])")
+"""Parameters, as names of models tell them: Qwen3-0.6B, SmolLM2-135M."""
 
 
 @dataclass(frozen=True)
@@ -89,9 +95,9 @@ def write_manifest_of_rows(
         write_text(path, json.dumps(written, indent=2, ensure_ascii=False) + "\n")
         return make_plan(path, machine, Overrides(offline=offline))
 
-    plan = planned()
-    if needless_int4(plan, machine):
+    if machine.device == "cpu" or 0 < named_weights(base["name"]) < UNQUANTIZED:
         base["quantization"] = "none"
+    plan = planned()
     selection = _selected(plan)
     rows = int(selection.copies["train"].sum())
     held_back = _held_back(plan, dataset["path"], rows)
@@ -185,3 +191,9 @@ def settings_for(lengths: Lengths, base: str, *, evaluates: bool) -> tuple[dict[
     if evaluates and epochs > 1:
         config["load_best_model_at_end"] = True
     return config, size, -(-packs // accumulation) * epochs
+
+
+def named_weights(model: str) -> float:
+    """Return the number of weights that a model's name tells, as Qwen3-0.6B does; 0 where it tells none."""
+    size = _SIZE.search(model)
+    return float(size[1]) * (1e9 if size[2] in "bB" else 1e6) if size else 0.0

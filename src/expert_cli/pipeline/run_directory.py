@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import traceback
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from expert_cli.config.adapter_origin import CONFIG, WEIGHTS, provenance
 from expert_cli.config.plan import Plan, require_free
 from expert_cli.config.run_config import RunConfig
-from expert_cli.config.run_identity import PROGRAMS, STORE, identity, require_goes_on
+from expert_cli.config.run_identity import STORE, identity, require_goes_on, settings_of
 from expert_cli.data.sources import Located, LocatedData, content_of, locate_data
 from expert_cli.data.store.lookup import store_key
 from expert_cli.data.store.store_files import FileHashCache, file_hashes
@@ -37,37 +38,46 @@ from expert_cli.utils.reporter import NullReporter, Reporter
 from expert_cli.utils.text import duration, failure_lines, shortened
 
 if TYPE_CHECKING:
+    from accelerate import PartialState
+
     from expert_cli.pipeline.pretokenize import StoreReport
     from expert_cli.runs.signals import StopRequest
 
 
-def begin_run(run: RunConfig, report: Reporter, options: RunOptions, status: RunStatus, log: RunLog) -> None:
+@dataclass(frozen=True)
+class Work:
+    """A run to be made by this job, and those who are told of it; only the first process has a status and a log."""
+
+    plan: Plan
+    machine: Machine
+    report: Reporter
+    options: RunOptions
+    job: PartialState
+    status: RunStatus = field(default_factory=RunStatus)
+    log: RunLog = field(default_factory=RunLog)
+
+
+def begin_run(work: Work) -> None:
     """Make the output folder, and let the run's status and log begin.
 
     A folder that holds something is refused, moved aside with `overwrite`, kept to be gone on with.
     """
-    output, paths = run.output, RunPaths(run.output)
+    output, options = work.plan.run.output, work.options
+    paths = RunPaths(output)
     require_free(output, overwrite=options.overwrite or bool(options.resume))
     if contents(output) and not options.resume:
         aside = output.with_name(f"{output.name}.{datetime.now():%Y%m%d-%H%M%S-%f}")
         output.rename(aside)
-        report.info(f"the run that lay there is now {aside}")
+        work.report.info(f"the run that lay there is now {aside}")
     output.mkdir(parents=True, exist_ok=True)
     paths.complete.unlink(missing_ok=True)  # a run that goes on has not ended
-    status.begin()
-    log.begin(paths.log)
+    work.status.begin()
+    work.log.begin(paths.log)
 
 
-def identity_of(
-    run: RunConfig,
-    inputs: DataInputs,
-    machine: Machine,
-    processes: int,
-    *,
-    trusted: str = "",
-    more_files: Sequence[str] = (),
-) -> dict[str, Any]:
+def identity_of(work: Work, inputs: DataInputs, trusted: str = "", more_files: Sequence[str] = ()) -> dict[str, Any]:
     """Return what a run has in common with an equal one. more_files: hashes of what it reads beside its rows."""
+    run = work.plan.run
     return identity(
         run,
         files=[*(content_of(file, inputs.hashes.sha256) for file in inputs.located.files()), *more_files],
@@ -75,25 +85,19 @@ def identity_of(
         trusted=trusted,
         base=inputs.source.sha256,
         template=inputs.template.fingerprint,
-        processes=processes,
-        versions=machine.versions,
+        processes=work.job.num_processes,
+        versions=work.machine.versions,
     )
 
 
 def write_run_json(
-    plan: Plan,
-    machine: Machine,
-    inputs: DataInputs,
-    what: Mapping[str, Any],
-    command: str,
-    *,
-    resumed_from: str,
-    more: Mapping[str, Any],
+    work: Work, inputs: DataInputs, what: Mapping[str, Any], *, resumed_from: str, more: Mapping[str, Any]
 ) -> None:
     """Write what the run is; one that goes on keeps its start and adds where it went on. what: its identity.
 
     resumed_from: "" for a run that begins. more: what else is known of it.
     """
+    plan = work.plan
     file = RunPaths(plan.run.output).run_json
     files = [str(path) for path in inputs.located.files()]
     now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -103,13 +107,13 @@ def write_run_json(
         file,
         {
             "schema_version": 1,
-            "command": command,
+            "command": work.status.command,
             "config": asdict(plan.run),
             "effects": [asdict(effect) for effect in plan.effects],
             "defaults": [asdict(default) for default in plan.defaults],
             "init_adapter": provenance(plan.run),
             "model": {"name": inputs.source.name, "kind": inputs.source.kind, "sha256": inputs.source.sha256},
-            "machine": asdict(machine),
+            "machine": asdict(work.machine),
             "started": earlier.get("started", now),
             "resumes": resumes,
             "identity": dict(what),
@@ -149,15 +153,14 @@ def _write_down(status: RunStatus, log: RunLog, error: ExpertError) -> None:
         status.broken_off(error)
 
 
-def finish(
-    paths: RunPaths, found: dict[str, Any], sha256: str, reason: str, max_forget: float | None, status: RunStatus
-) -> RunResult:
+def finish(work: Work, found: dict[str, Any], sha256: str, reason: str) -> RunResult:
     """Leave what every run leaves at its end, COMPLETE last. found: report.json. sha256: of the adapter's weights."""
     from expert_cli.artifacts.report import write_report
 
+    paths = RunPaths(work.plan.run.output)
     write_json(paths.report_json, found)
-    too_much = missed(found, max_forget)
-    status.complete(too_much or reason, ThresholdNotMet.exit_code if too_much else 0)
+    too_much = missed(found, work.options.max_forget)
+    work.status.complete(too_much or reason, ThresholdNotMet.exit_code if too_much else 0)
     write_report([paths.output], paths.report_html)
     of_config = sha256_of(paths.adapter / CONFIG)
     write_text(paths.complete, f"{sha256}  adapter/{WEIGHTS}\n{of_config}  adapter/{CONFIG}\n")
@@ -216,9 +219,8 @@ def _round_lines(told: Mapping[str, Any]) -> list[str]:
 
 def _held_back(share: Mapping[str, Any]) -> str:
     low, high = share["ci95"]
-    return (
-        f"held back {share['correct']:,} of {share['cases']:,} right: {share['accuracy']:.1%} ({low:.1%} to {high:.1%})"
-    )
+    right = f"{share['correct']:,} of {share['cases']:,} right"
+    return f"held back {right}: {share['accuracy']:.1%} ({low:.1%} to {high:.1%})"
 
 
 def document(
@@ -265,7 +267,7 @@ def finished(run: RunConfig, drift: Collection[str], report: Reporter) -> RunRes
         told = f"{weights} is not the adapter that {paths.report_json} of a complete run names"
         raise IntegrityError(told, "train again with --overwrite")
     if what := part(recorded, "identity"):
-        require_goes_on(paths.run_json, what, _with_its_files(run, what), drift, report)
+        require_goes_on(paths.run_json, what, _set_now(run, what), drift, report)
     if not _is_trained_on(run, part(recorded, "data", "files")):
         report.warning(f"the data is not (all) there as {run.output} was trained on it; --overwrite trains anew")
     return RunResult(run.output, document)
@@ -281,25 +283,14 @@ def _is_trained_on(run: RunConfig, hashes: Mapping[str, Any]) -> bool:
         return False
 
 
-def _with_its_files(run: RunConfig, recorded: Mapping[str, Any]) -> dict[str, Any]:
+def _set_now(run: RunConfig, recorded: Mapping[str, Any]) -> dict[str, Any]:
     """Return the identity that a run of these settings has if files and programs are those of the recorded one."""
-    store = part(recorded, STORE)
     sources = (tuple(Located(spec, ()) for spec in specs) for specs in (run.data.train, run.data.validation))
-    tokenizer, template = (str(recorded.get(name)) for name in ("tokenizer", "template"))
-    places = LocatedData(*sources), FileHashCache(run.output / ".none")
-    key = store_key(run.data, *places, tokenizer=tokenizer, template=str(store.get("template", template)))
-    contents = {name: store[name] for name in ("rule", "train data", "validation data") if name in store}
-    now = identity(
-        run,
-        files=items(recorded, "data"),
-        store=dict(key.parts) | contents,
-        trusted=store.get("trusted", ""),
-        base=str(recorded.get("base model")),
-        template=template,
-        processes=recorded.get("processes", 1),
-        versions=items(recorded, "versions"),
-    )
-    return now | {name: recorded[name] for name in PROGRAMS if name in recorded}
+    hashes = FileHashCache(run.output / ".none")
+    key = dict(store_key(run.data, LocatedData(*sources), hashes, tokenizer="", template="").parts)
+    of_files = ("rule", "train data", "validation data", "tokenizer", "template", "databases")
+    store = part(recorded, STORE) | {name: value for name, value in key.items() if name not in of_files}
+    return {**recorded, **json.loads(redact(json.dumps(settings_of(run) | {STORE: store})))}
 
 
 def _sample_lines(samples: Sequence[Mapping[str, Any]]) -> list[str]:

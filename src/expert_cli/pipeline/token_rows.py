@@ -86,10 +86,8 @@ def _indices(
     before: Indices = told if isinstance(told, dict) else {next(iter(modules)): told}
     if asked != "auto" and _all(before) != set(named):
         has, wants = (" ".join(renderer.spelled(sorted(ids))) or "no token" for ids in (_all(before), named))
-        raise InputError(
-            f"the adapter that training goes on from has trained the rows of {has}, {KEY} names {wants}",
-            f"leave {KEY} out: it then trains those that it has",
-        )
+        message = f"the adapter that training goes on from has trained the rows of {has}, {KEY} names {wants}"
+        raise InputError(message, f"leave {KEY} out: it then trains those that it has")
     return before
 
 

@@ -15,7 +15,6 @@ from accelerate import PartialState
 from peft import PeftModel
 from transformers import set_seed
 
-from expert_cli._compat import graphs_made
 from expert_cli.artifacts.export import save_adapter
 from expert_cli.config.plan import Plan
 from expert_cli.config.run_config import AUTO, RunConfig
@@ -40,7 +39,6 @@ from expert_cli.model.kernels.kernel_plan import (
     apply_kernels,
     kernel_plan,
     with_capture,
-    with_graphs,
 )
 from expert_cli.model.layers import compile_layers, enable_activation_checkpointing
 from expert_cli.model.loading.quantize import autocast_of
@@ -50,6 +48,7 @@ from expert_cli.pipeline.pretokenize import describe, staged_store, store_for
 from expert_cli.pipeline.remote_run import remote_run
 from expert_cli.pipeline.run_directory import (
     RunResult,
+    Work,
     begin_run,
     document,
     finish,
@@ -89,15 +88,14 @@ def train(
     is_kept = options.stored_at and job.is_main_process
     kept = remote_run(plan.run, options, Logged(report, log)) if is_kept else nullcontext(options.written)
     with naming_lost_processes(), owned, kept as written:
-        done = train_here(plan, machine, report, replace(options, written=written), job, log)
+        done = train_here(Work(plan, machine, report, replace(options, written=written), job, log=log))
         leave()
         return done
 
 
-def train_here(
-    plan: Plan, machine: Machine, report: Reporter, options: RunOptions, job: PartialState, log: RunLog
-) -> RunResult:
+def train_here(work: Work) -> RunResult:
     """Train as `train` does, in a folder that this job owns, and let the processes stay connected: more may follow."""
+    plan, report, options, job, log = work.plan, work.report, work.options, work.job, work.log
     if options.resume == AUTO:  # a node without the run's files would begin anew, and wait for the others
         done = broadcast_rank0(partial(finished, plan.run, options.allow_drift, report))
         if done is not None:
@@ -110,48 +108,44 @@ def train_here(
 
         stages = partial(train_in_rounds, train_one=train_here)
     if not job.is_main_process:
-        return stages(plan, machine, NullReporter(), options, job, RunStatus(), RunLog())
+        return stages(Work(plan, work.machine, NullReporter(), options, job))
     status = RunStatus(RunPaths(plan.run.output).status, options.command, job.num_processes, options.written)
+    work = replace(work, report=Logged(report, log), status=status)
     told = disk_errors(f"cannot write the run in {plan.run.output}", "give another folder with --output")
     with recorded(status, log), naming_lost_processes(), told:
-        done = stages(plan, machine, Logged(report, log), options, job, status, log)
+        done = stages(work)
         log.write("\n".join(filter(None, (done.summary(), done.missed))))
     return done
 
 
-def _train(
-    plan: Plan,
-    machine: Machine,
-    report: Reporter,
-    options: RunOptions,
-    job: PartialState,
-    status: RunStatus,
-    log: RunLog,
-) -> RunResult:
+def _train(work: Work) -> RunResult:
     started = time.monotonic()
-    run, paths = plan.run, RunPaths(plan.run.output)
+    run, report, options, job = work.plan.run, work.report, work.options, work.job
+    paths = RunPaths(run.output)
     require_apart(run.data, run.output, "--output DIR")
     require_processes(run.compute, job.num_processes)
     inputs = training_inputs(run, report)
     key = inputs.key(run.data)
-    checkpoints = _checkpoints(run, inputs, machine, job.num_processes, options, report, status)
+    checkpoints = _checkpoints(work, inputs)
     resumed = checkpoints.resumed
-    plan = laid_out(plan, inputs, report)  # behind the identity, which is that of the run as asked for
-    run, renderer = plan.run, inputs.renderer
+    plan = laid_out(work.plan, inputs, report)  # behind the identity, which is that of the run as asked for
+    work, run, renderer = replace(work, plan=plan), plan.run, inputs.renderer
     run_answers = _run_answers(renderer, plan, report, options)
     texts = neutral_texts(run.neutral_texts) if run.neutral_texts else ()
     if job.is_main_process:
-        begin_run(run, report, options, status, log)
+        begin_run(work)
     with rank0_first():
         store = _store(run, inputs, key, options, report)
     data = training_data(store, inputs, run, report)
     set_seed(run.seed)
     DEVICES[run.compute.device].set_flags(tf32=run.compute.tf32)
-    model, kernels = _model(inputs, run, machine, data, resumed, report)
+    model, kernels = _model(inputs, run, work.machine, data, resumed, report)
     if job.is_main_process:
-        more = _facts(inputs, store, kernels)
+        more: dict[str, Any] = {"kernels": kernels.as_json(), "template": inputs.template.name, "data": store.stats}
+        more |= {"store": {"path": store.place, "key": store.key.sha256, "parts": dict(store.key.parts)}}
+        more |= {"torch_threads": torch.get_num_threads()}
         origin = str(resumed.path) if resumed else ""
-        write_run_json(plan, machine, inputs, checkpoints.identity, status.command, resumed_from=origin, more=more)
+        write_run_json(work, inputs, checkpoints.identity, resumed_from=origin, more=more)
     cases = choose(plan, report, options) if job.is_main_process else []
     before = ask(model, cases, renderer, plan, report)
     barrier()
@@ -170,7 +164,7 @@ def _train(
         )
         if not job.is_main_process:
             return RunResult(run.output, {}, unserved=stop if stop.exit_code else None)
-        kernels = with_graphs(kernels, graphs_made()[0]).with_line("capture", *done.capture)
+        kernels = kernels.with_line("capture", *done.capture)
         separators = json_separators(trained_texts(data.train.documents, renderer))
         sha256 = save_adapter(model, inputs.source, renderer, plan, done, paths, separators)
         if stop.asked():
@@ -180,18 +174,8 @@ def _train(
         forgot = measure(model, inputs.tokenizer, texts, paths, report)
         found |= {"forgetting": forgot} if forgot else {}
         found |= {"resumed_from": str(resumed.path) if resumed else None, "seconds": time.monotonic() - started}
-        ended = finish(paths, found, sha256, done.stop_reason, options.max_forget, status)
+        ended = finish(work, found, sha256, done.stop_reason)
     return replace(ended, unserved=stop if stop.exit_code else None)
-
-
-def _facts(inputs: DataInputs, store: TokenStore, kernels: KernelPlan) -> dict[str, Any]:
-    return {
-        "kernels": kernels.as_json(),
-        "template": inputs.template.name,
-        "data": store.stats,
-        "store": {"path": store.place, "key": store.key.sha256, "parts": dict(store.key.parts)},
-        "torch_threads": torch.get_num_threads(),
-    }
 
 
 def trained_texts(documents: Documents, renderer: PromptRenderer) -> Iterator[str]:
@@ -201,24 +185,17 @@ def trained_texts(documents: Documents, renderer: PromptRenderer) -> Iterator[st
         yield renderer.decode([token for token in ids[trained].tolist() if token not in renderer.stop_token_ids])
 
 
-def _checkpoints(
-    run: RunConfig,
-    inputs: DataInputs,
-    machine: Machine,
-    processes: int,
-    options: RunOptions,
-    report: Reporter,
-    status: RunStatus,
-) -> Checkpoints:
+def _checkpoints(work: Work, inputs: DataInputs) -> Checkpoints:
+    run, options, report = work.plan.run, work.options, work.report
     foreign = foreign_store(run.store) if options.trust_store else None
     trusted = trusted_sha256(foreign, inputs.hashes) if foreign else ""
-    what = identity_of(run, inputs, machine, processes, trusted=trusted)
+    what = identity_of(work, inputs, trusted)
     resumed = None
     if options.resume:
         resumed, what = broadcast_rank0(partial(_goes_on, run.output, what, options, report))
     if options.locked is not None:
         require_same(options.locked, what, report)
-    return Checkpoints(RunPaths(run.output).checkpoints, what, resumed, status)
+    return Checkpoints(RunPaths(run.output).checkpoints, what, resumed, work.status)
 
 
 def _goes_on(

@@ -58,14 +58,13 @@ def training_data(store: TokenStore, inputs: DataInputs, run: RunConfig, report:
         whole = _packs(store, "validation", held_out, run, report)
         counts = store.stats["validation"].get("sources", ())
         parts = validation_sets(counts, run.data.validation or run.data.train)
-        sets = {name: _packed(held_out, run, rows) for name, rows in parts.items()} or {"": whole}
+        sets = {name: packed(held_out, run, rows) for name, rows in parts.items()} or {"": whole}
     metric, known = run.watch.metric_for_best_model, (EVAL_LOSS, *map(eval_loss_of, filter(None, sets)))
     if sets and is_eval_loss(metric) and metric not in known:
-        raise InputError(
-            f"metric_for_best_model {metric}: no such set of validation rows", f"one of {', '.join(known)}"
-        )
-    for packed in (train_set, *sets.values()):
-        require_positions(run, inputs.source.folder, packed.document_lengths.longest)
+        told = f"metric_for_best_model {metric}: no such set of validation rows"
+        raise InputError(told, f"one of {', '.join(known)}")
+    for packs in (train_set, *sets.values()):
+        require_positions(run, inputs.source.folder, packs.document_lengths.longest)
     split_ids = {name: split.id_range() for name, split in (("train", documents), ("validation", held_out)) if split}
     require_embedding(inputs.source.folder, split_ids, inputs.tokenizer.pad_id)
     return TrainingData(train_set, sets, inputs.tokenizer.pad_id)
@@ -86,13 +85,14 @@ def validation_sets(counts: Sequence[int], sources: Sequence[SourceSpec]) -> Map
     return sets if len(sets) > 1 else {}
 
 
-def _packed(documents: Documents, run: RunConfig, rows: range | None = None) -> PackedDataset:
+def packed(documents: Documents, run: RunConfig, rows: range | None = None) -> PackedDataset:
+    """Return the packs that a run makes of documents; rows: of these alone."""
     loader = run.loader
     return PackedDataset(documents, run.data.max_seq_length, loader.packing, loader.overflow, run.seed, rows)
 
 
 def _packs(store: TokenStore, split: str, documents: Documents, run: RunConfig, report: Reporter) -> PackedDataset:
-    data, told = _packed(documents, run), store.stats[split]
+    data, told = packed(documents, run), store.stats[split]
     report.info(
         f"{split:9} {told['rows']:,} documents, {told['tokens']:,} tokens, {told['trained_tokens']:,} trained -> "
         f"{len(data):,} packs of {run.data.max_seq_length}, {data.fill():.1%} full"

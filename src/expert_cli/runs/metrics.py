@@ -9,7 +9,6 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -79,44 +78,16 @@ def numbers(lines: Sequence[Mapping[str, Any]], *keys: str) -> list[float]:
     return [value for line in lines if (value := number(line, *keys)) is not None]
 
 
-def timed(lines: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the lines that tell step times. An evaluation's own line does not: the next timed one covers its time."""
-    return [line for line in lines if part(line, "step_time_shares")]
-
-
-def _intervals(lines: Sequence[Mapping[str, Any]], before: Mapping[str, Any] | None) -> list[float]:
-    """Return the seconds that each of these lines covers; 1 where they are not known. before: the line that precedes them.
-
-    An interval is the growth of `seconds` from one line to the next; where that does not grow (a resumed run starts at 0
-    again), `seconds` itself.
-    """
-    clock = [number(line, "seconds") for line in (before or {"seconds": 0.0}, *lines)]
-    return [
-        1.0 if now is None or last is None else now - last if now > last else now or 1.0
-        for last, now in pairwise(clock)
-    ]
-
-
-def rates(
-    lines: Sequence[Mapping[str, Any]], key: str, earlier: Sequence[Mapping[str, Any]] = ()
-) -> tuple[list[float], list[float]]:
-    """Return the values of a figure a second, and the seconds that each held: the weights of a mean. earlier: lines before."""
-    preceding = next((line for line in reversed(earlier) if number(line, key) is not None), None)
+def rates(lines: Sequence[Mapping[str, Any]], key: str) -> tuple[list[float], list[float]]:
+    """Return the values of a figure a second, and the seconds that each line covers: the weights of a mean."""
     told = [line for line in lines if number(line, key) is not None]
-    return numbers(told, key), _intervals(told, preceding)
+    return numbers(told, key), [number(line, "interval_s") or 1.0 for line in told]
 
 
-def mean_shares(lines: Sequence[Mapping[str, Any]], before: Mapping[str, Any] | None = None) -> dict[str, float]:
-    """Return the step-time shares of several lines, each weighted with its interval; {} where no line has any."""
-    told = timed(lines)
-    weights = _intervals(told, before)
-    totals = {
-        name: sum(
-            weight * max(0.0, number(line, "step_time_shares", name) or 0.0)
-            for line, weight in zip(told, weights, strict=True)
-        )
-        for name in SHARES
-    }
+def mean_shares(lines: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Return the step-time shares of several lines, each weighted with the seconds that it covers; {} where no line has any."""
+    told = [(part(line, "step_time_shares"), number(line, "interval_s") or 1.0) for line in lines]
+    totals = {name: sum(weight * max(0.0, number(shares, name) or 0.0) for shares, weight in told) for name in SHARES}
     whole = sum(totals.values())
     return {name: value / whole for name, value in totals.items()} if whole else {}
 
@@ -186,10 +157,8 @@ def grammar_in_words(told: Any) -> str:
     held, free, names = number(told, "held"), number(told, "free"), number(told, "unknown_names", "with")
     if held is None or free is None or names is None:
         return ""
-    kind = part(told).get("type")
-    return (
-        f"Held to the grammar {kind}: {held:.0f} answers, {free:.0f} are free text; {names:.0f} name what is not there."
-    )
+    counts = f"{held:.0f} answers, {free:.0f} are free text; {names:.0f} name what is not there"
+    return f"Held to the grammar {part(told).get('type')}: {counts}."
 
 
 def forgotten_in_words(told: Any) -> str:

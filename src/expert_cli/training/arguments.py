@@ -11,7 +11,6 @@ from expert_cli.config.run_config import RunConfig
 from expert_cli.errors import EnvironmentProblem
 from expert_cli.hardware.machine import has_package
 from expert_cli.manifest.keys.log_save_eval import EXECUTION_ACCURACY
-from expert_cli.manifest.keys.optim import BY_EVALUATIONS
 from expert_cli.training.checkpoint import LEAST
 
 REPORT_PACKAGES = {"azure_ml": "azureml", "flyte": "flytekit"}  # the others are named as their packages are
@@ -39,8 +38,7 @@ def training_arguments(run: RunConfig, checkpoints: Path, **more: Any) -> Traini
         "learning_rate": optim.learning_rate,
         # one_cycle is ours (trainer.py); the Trainer only wants a name it knows.
         "lr_scheduler_type": "constant" if optim.scheduler == "one_cycle" else optim.scheduler,
-        "lr_scheduler_kwargs": dict(optim.scheduler_kwargs)
-        | ({"mode": "max"} if optim.scheduler in BY_EVALUATIONS and watch.greater_is_better else {}),
+        "lr_scheduler_kwargs": dict(optim.scheduler_kwargs),
         "warmup_steps": optim.warmup,
         "weight_decay": optim.weight_decay,
         "max_grad_norm": optim.max_grad_norm,

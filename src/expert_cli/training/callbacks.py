@@ -189,14 +189,7 @@ class MetricsCallback(TrainerCallback):
         self._count_seconds()
         self.timer.lap()
 
-    def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: dict[str, float] | None = None,
-        **_: Any,
-    ) -> None:
+    def on_log(self, args: Any, state: TrainerState, control: Any, logs: Any = None, **_: Any) -> None:
         """Append a line to metrics.jsonl. What was evaluated by now is in the seconds of a checkpoint that follows."""
         self._count_seconds()
         logs = {} if logs is None else logs
@@ -210,11 +203,8 @@ class MetricsCallback(TrainerCallback):
             logged |= self._measured
             self.bar.update(state.global_step, self._note(self._measured["memory_mb"]))
         if {"loss", EVAL_LOSS, EXECUTION_ACCURACY} & set(logged) and state.is_world_process_zero:
-            line = {
-                "step": state.global_step,
-                "time": round(time.time(), 3),
-                "seconds": round(self.progress.seconds, 3),
-            }
+            line = {"step": state.global_step, "time": round(time.time(), 3)}
+            line |= {"seconds": round(self.progress.seconds, 3)}
             with self.metrics.open("a", encoding="utf-8", newline="\n") as file:
                 file.write(json.dumps(line | logged) + "\n")
 
@@ -235,6 +225,7 @@ class MetricsCallback(TrainerCallback):
                 "batch_size, or set gradient_checkpointing: true"
             )
         return {
+            "interval_s": round(wall, 3),
             "tokens_per_s": round(real / wall, 1),
             "tokens_real": progress.real,
             "tokens_trained": progress.trained,

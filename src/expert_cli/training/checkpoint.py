@@ -6,7 +6,7 @@ checkpoints/
         adapter_model.safetensors    the adapter; with adapter_config.json PEFT loads the folder as it is
         adapter_config.json
         optimizer.safetensors        the tensors of the optimizer's state, and the loss of every step
-        state.json                   identity of the run, the numbers of optimizer and schedule, what was given up for memory
+        state.json                   identity of the run, the numbers of optimizer and schedule
         trainer_state.json           the Trainer's own
     .writing-50/                     a writer was killed, or is under way: no reader looks at it
     .removed-20/                     on its way out
@@ -32,7 +32,6 @@ from safetensors.torch import load_file, save_file
 from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_callback import ExportableState
 
-from expert_cli._compat import optimizer_buffer
 from expert_cli.config.run_config import AUTO
 from expert_cli.config.run_identity import require_goes_on, require_keys
 from expert_cli.errors import InputError, IntegrityError
@@ -116,10 +115,8 @@ def read(path: Path) -> CheckpointState:
     """Verify a checkpoint and return what was written, tensors on the CPU. Raises IntegrityError."""
     if damage := _damage(path):
         raise IntegrityError(f"{path} is damaged: {damage}", "go on from another checkpoint: --resume PATH")
-    adapter_config, state, trainer_state = (
-        parse_json((path / name).read_bytes()) for name in (ADAPTER_CONFIG, STATE, TRAINER_STATE_NAME)
-    )
-    return CheckpointState(load_file(path / ADAPTER), adapter_config, load_file(path / OPTIMIZER), state, trainer_state)
+    config, *states = (parse_json((path / name).read_bytes()) for name in (ADAPTER_CONFIG, STATE, TRAINER_STATE_NAME))
+    return CheckpointState(load_file(path / ADAPTER), config, load_file(path / OPTIMIZER), *states)
 
 
 def latest_valid(folder: Path) -> Search:
@@ -164,9 +161,8 @@ def _fill(beside: Path, step: int, serial: int, parts: CheckpointState) -> None:
     write_json(beside / TRAINER_STATE_NAME, parts.trainer_state)
     for name, tensors in ((ADAPTER, parts.adapter), (OPTIMIZER, parts.tensors)):
         # Views of one buffer share memory, which safetensors refuses.
-        owned = {
-            key: tensor.detach().cpu().clone(memory_format=torch.contiguous_format) for key, tensor in tensors.items()
-        }
+        how = {"memory_format": torch.contiguous_format}
+        owned = {key: tensor.detach().cpu().clone(**how) for key, tensor in tensors.items()}
         save_file(owned, beside / name, metadata={"format": "pt"})
     files = VerifiedFolder.measured(beside).files
     write_sealed(beside / MANIFEST, {"rule": CHECKPOINT_RULE, "step": step, "serial": serial, "files": files})
@@ -271,10 +267,6 @@ class Checkpoints:
                 "scheduler": trainer.lr_scheduler.state_dict(),
                 "scaler": scaler.state_dict() if scaler is not None else {},
                 "progress": {name: value for name, value in progress.items() if name != "losses"},
-                "gradients": trainer.flat.state(),
-                "batch_size": trainer.batches.schedule.batch_size,
-                "recomputes": trainer.recomputes,
-                "adjusted": list(trainer.adjusted),
             },
             trainer_state=asdict(replace(state, stateful_callbacks=exportable)),
         )
@@ -290,9 +282,8 @@ class Checkpoints:
         try:
             load_adapter(trainer.model.model, parts.adapter)
         except ValueError as error:
-            raise InputError(
-                f"the checkpoint does not fit this adapter: {error}", "train with the adapter it was made with"
-            ) from error
+            told = f"the checkpoint does not fit this adapter: {error}"
+            raise InputError(told, "train with the adapter it was made with") from error
         state = parts.state
         moments = {name: value for name, value in parts.tensors.items() if name != "losses"}
         load_optimizer(optimizer, moments, state["optimizer"])
@@ -301,7 +292,6 @@ class Checkpoints:
             group["lr"] = rate
         if state["scaler"] and trainer.accelerator.scaler is not None:
             trainer.accelerator.scaler.load_state_dict(dict(state["scaler"]))
-        trainer.flat.load(state["gradients"])
         vars(trainer.progress).update(state["progress"], losses=parts.tensors["losses"].tolist())
 
     def load_best(self, trainer: ExpertTrainer) -> None:
@@ -335,8 +325,8 @@ def load_optimizer(optimizer: Any, tensors: Mapping[str, torch.Tensor], numbers:
         elif name in state:
             state[name].copy_(value)
         elif parameter.device.type != "cpu" and getattr(optimizer, "is_paged", False) and name in ("state1", "state2"):
-            # in memory as bitsandbytes gives it to a new state (AdEMAMix has two moments in one)
-            state[name] = optimizer_buffer(optimizer, parameter, value).copy_(value)
+            # in memory as bitsandbytes gives it to a new state
+            state[name] = optimizer.get_state_buffer(parameter, dtype=value.dtype).copy_(value)
         else:
             counts_on_cpu = name == "step" and not (group.get("capturable") or group.get("fused"))
             state[name] = value.clone() if counts_on_cpu else value.to(parameter.device, copy=True)

@@ -11,7 +11,7 @@ from peft import PeftModel
 from transformers import EarlyStoppingCallback, PrinterCallback, TrainerCallback
 from transformers.integrations import TensorBoardCallback
 
-from expert_cli._compat import forget_graphs, graphs_made, train_on_one_card
+from expert_cli._compat import train_on_one_card
 from expert_cli.config.run_config import RunConfig
 from expert_cli.data.packing.batches import (
     Collator,
@@ -39,11 +39,10 @@ from expert_cli.runs.signals import StopRequest
 from expert_cli.training.arguments import training_arguments
 from expert_cli.training.callbacks import MetricsCallback, StepCallback
 from expert_cli.training.captured_step import CudaGraphs
-from expert_cli.training.checkpoint import Checkpoints, Resumed
-from expert_cli.training.memory import adjust_as_before, fit_memory, out_of_memory
+from expert_cli.training.checkpoint import Checkpoints
+from expert_cli.training.memory import fit_memory, out_of_memory
 from expert_cli.training.trainer import ExpertTrainer
 from expert_cli.utils.reporter import Reporter
-from expert_cli.utils.text import plural
 
 
 def fit(
@@ -70,7 +69,7 @@ def fit(
     if told := few_steps(replace(schedule, processes=begun_with)):
         report.warning(told)
     before = magnitudes(model)
-    capture = _make_ready(trainer, run, kernels, resumed, report)
+    capture = _make_ready(trainer, run, kernels, report)
     done = resumed.parts.trainer_state["global_step"] if resumed else 0
     if trainer.args.process_index == 0:
         truncate_metrics(paths.metrics, done)
@@ -79,7 +78,12 @@ def fit(
     costs = cost(recomputed=run.compute.checkpointing == "all" or trainer.recomputes)
     metrics = MetricsCallback(trainer.progress, trainer.timer, paths.metrics, costs, peak, report.warning)
     steps = StepCallback(run.watch, schedule.steps_per_epoch, stop.asked)
-    for callback in (metrics, steps, *_tensorboard(run, paths), *callbacks):
+    own: list[TrainerCallback] = [metrics, steps]
+    if "tensorboard" in run.watch.report_to:
+        from torch.utils.tensorboard import SummaryWriter
+
+        own.append(TensorBoardCallback(SummaryWriter(log_dir=str(paths.tensorboard))))
+    for callback in (*own, *callbacks):
         trainer.add_callback(callback)
     with report.progress("training", schedule.steps, "steps") as metrics.bar:
         try:
@@ -137,23 +141,13 @@ def _trainer(
     return trainer
 
 
-def _make_ready(
-    trainer: ExpertTrainer, run: RunConfig, kernels: KernelPlan, resumed: Resumed | None, report: Reporter
-) -> Kernel:
+def _make_ready(trainer: ExpertTrainer, run: RunConfig, kernels: KernelPlan, report: Reporter) -> Kernel:
     """Fit the step to the device's memory and record it; return what became of recording it."""
-    compiles = run.compute.torch_compile
-    if compiles:
-        forget_graphs()  # layers of one class share how often they may be compiled anew, with those of other runs too
-    if resumed is not None:
-        adjust_as_before(trainer, resumed.parts, run)
     if trainer.timer.device.is_gpu and not run.compute.fsdp:
         fit_memory(trainer, run, report)
-    elif compiles:
+    elif run.compute.torch_compile:
         trainer.try_step()
         trainer.flat.gradient.zero_()
-    if compiles:
-        graphs, seconds = graphs_made()
-        report.info(f"compile   {plural(graphs, 'graph')} in {seconds:.1f} s")
     capture = kernels.lines["capture"]
     if trainer.captured is not None:
         capture = Kernel(capture.used, f"{trainer.data_collator.shape}; proven on the first one")
@@ -162,14 +156,6 @@ def _make_ready(
     tell = report.detail if run.compute.device == "cpu" else report.info
     tell(f"capture   {capture.used}: {capture.reason}")
     return capture
-
-
-def _tensorboard(run: RunConfig, paths: RunPaths) -> list[TrainerCallback]:
-    if "tensorboard" not in run.watch.report_to:
-        return []
-    from torch.utils.tensorboard import SummaryWriter
-
-    return [TensorBoardCallback(SummaryWriter(log_dir=str(paths.tensorboard)))]
 
 
 def _require_moved(model: PeftModel, before: dict[str, torch.Tensor]) -> None:
@@ -209,9 +195,7 @@ def _stop_reason(trainer: ExpertTrainer) -> str:
     if state.global_step == steps:
         return f"all {steps} steps of the schedule are done"
     if trainer.stopped_early:
-        return (
-            f"early stopping after step {state.global_step} of {steps}: {watch.metric_for_best_model} was best at "
-            f"step {state.best_global_step} ({state.best_metric:.4g}), and early_stopping_patience is "
-            f"{watch.early_stopping_patience}"
-        )
+        best = f"{watch.metric_for_best_model} was best at step {state.best_global_step} ({state.best_metric:.4g})"
+        patience = f"early_stopping_patience is {watch.early_stopping_patience}"
+        return f"early stopping after step {state.global_step} of {steps}: {best}, and {patience}"
     return f"a callback stopped training after step {state.global_step} of {steps}"

@@ -18,7 +18,6 @@ from expert_cli.hardware.devices import is_out_of_memory
 from expert_cli.model.flat_parameters import optimizer_bytes
 from expert_cli.model.kernels.dequantize import DequantizedLinear, drop_packed, restore_packed
 from expert_cli.model.layers import decoder_layers, enable_activation_checkpointing
-from expert_cli.training.checkpoint import CheckpointState
 from expert_cli.training.trainer import ExpertTrainer
 from expert_cli.utils.distributed import all_reduce_any
 from expert_cli.utils.reporter import Reporter
@@ -54,17 +53,6 @@ def fit_memory(trainer: ExpertTrainer, run: RunConfig, report: Reporter) -> None
     drop_packed(trainer.model)
     if run.compute.on_oom == "fit" and not all_reduce_any(trainer.captured is None)[0]:
         _merge(trainer, report)
-
-
-def adjust_as_before(trainer: ExpertTrainer, before: CheckpointState, run: RunConfig) -> None:
-    """Give up again what the run that wrote a checkpoint had given up; not a micro-batch that is now asked for otherwise."""
-    told, optim = before.state, run.optim
-    asked = (told["identity"][f"optim.{key}"] for key in ("batch_size", "gradient_accumulation_steps"))
-    if told["batch_size"] <= optim.batch_size and (optim.batch_size, optim.gradient_accumulation_steps) == (*asked,):
-        trainer.use(replace(trainer.batches.schedule, batch_size=told["batch_size"]))
-        trainer.adjusted += told["adjusted"]
-    if told["recomputes"]:
-        recompute(trainer, run)
 
 
 def recompute(trainer: ExpertTrainer, run: RunConfig) -> bool:

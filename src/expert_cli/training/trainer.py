@@ -21,13 +21,13 @@ from transformers.integrations.neftune import activate_neftune
 
 from expert_cli.data.packing.batches import Batch, Collator, FixedShape, PackedBatchSampler, Schedule, once_in_turn
 from expert_cli.data.packing.packed_dataset import PackedDataset
-from expert_cli.errors import TrainingFailed
+from expert_cli.errors import InputError, TrainingFailed
 from expert_cli.hardware.devices import device_of, is_out_of_memory
 from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, EXECUTION_ACCURACY, LogSaveEvalConfig, eval_loss_of
 from expert_cli.manifest.keys.optim import OptimConfig
 from expert_cli.model.flat_parameters import FlatParameters
 from expert_cli.model.kernels.lora import refresh_norms
-from expert_cli.model.layers import compile_anew, has_dropout, set_checkpointing
+from expert_cli.model.layers import has_dropout, set_checkpointing
 from expert_cli.runs.signals import leave_signals
 from expert_cli.training.captured_step import CapturedAdamW, CapturedStep, Recorded
 from expert_cli.training.health import TrainingHealth, TrainingState
@@ -90,7 +90,7 @@ class ExpertTrainer(Trainer):
     def use(self, schedule: Schedule) -> None:
         """Take a schedule that may split the packs of a step in another way; before training."""
         self.batches.schedule = schedule
-        compile_anew(self.model.base)
+        torch.compiler.reset()  # beside layers compiled for another shape, the next would be compiled for any
         self.data_collator = replace(self.data_collator, shape=self._shape_of(schedule))
         self.args.max_steps = schedule.steps
         self.args.per_device_train_batch_size = self._train_batch_size = schedule.batch_size
@@ -268,17 +268,17 @@ class ExpertTrainer(Trainer):
 
     def create_scheduler(self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None) -> LRScheduler:
         """Make the learning-rate schedule; transformers has no one_cycle, which rises and falls again within the steps."""
-        if self.optim_config.scheduler != "one_cycle":
-            return super().create_scheduler(num_training_steps, optimizer)
-        warmup = self.args.get_warmup_steps(num_training_steps) / num_training_steps
-        settings: dict[str, Any] = {"pct_start": min(1.0, warmup) or 0.3, **dict(self.optim_config.scheduler_kwargs)}
-        self.lr_scheduler = OneCycleLR(
-            optimizer or self.optimizer,
-            max_lr=self.args.learning_rate,
-            total_steps=num_training_steps + 1,
-            cycle_momentum=False,
-            **settings,
-        )
+        kind, given = self.optim_config.scheduler, dict(self.optim_config.scheduler_kwargs)
+        try:
+            if kind != "one_cycle":
+                return super().create_scheduler(num_training_steps, optimizer)
+            warmup = self.args.get_warmup_steps(num_training_steps) / num_training_steps
+            settings: dict[str, Any] = {"pct_start": min(1.0, warmup) or 0.3, "cycle_momentum": False, **given}
+            rate, steps = self.args.learning_rate, num_training_steps + 1
+            self.lr_scheduler = OneCycleLR(optimizer or self.optimizer, max_lr=rate, total_steps=steps, **settings)
+        except (TypeError, ValueError, ArithmeticError) as error:  # a setting is missing, or makes no sense
+            told = f"lr_scheduler {kind} with lr_scheduler_kwargs {given}: {first_line(error)}"
+            raise InputError(told, "set them as transformers' schedule of this name takes them") from error
         self._created_lr_scheduler = True
         return self.lr_scheduler  # type: ignore[no-any-return]
 
@@ -294,9 +294,8 @@ class ExpertTrainer(Trainer):
                 self.model.eval()
                 sums = {name: self._loss_and_tokens(packs) for name, packs in sets.items()}
                 self.model.train()
-                found = {EVAL_LOSS: sum(sums.values())} | {
-                    eval_loss_of(name): its for name, its in sums.items() if name
-                }
+                of_sets = {eval_loss_of(name): its for name, its in sums.items() if name}
+                found = {EVAL_LOSS: sum(sums.values())} | of_sets
                 metrics = {name: float(its[0] / its[1].clamp(min=1.0)) for name, its in found.items()}
             every = self.watch.execution_eval_steps
             if self.run_answers and (not sets or step == self.state.max_steps or step % every == 0):

@@ -40,9 +40,8 @@ def disk_problem(
         error = error.__context__ or error  # how pathlib tells of links in a circle
     if isinstance(error, UnicodeEncodeError) and Path(error.object).is_absolute():
         message = f"{error.object!a}: not a path in UTF-8, which Arrow needs"
-        return EnvironmentProblem(
-            message, "rename it, or, where the system's language is not in UTF-8, set PYTHONUTF8=1"
-        )
+        words = message
+        return EnvironmentProblem(words, "rename it, or, where the system's language is not in UTF-8, set PYTHONUTF8=1")
     if not isinstance(error, OSError):
         told = _TOLD.search(str(error))
         if not told or int(told[1]) not in FULL:

@@ -19,10 +19,15 @@ LONGEST_WAIT = timedelta(days=7)
 Result = TypeVar("Result")
 
 
+def _dist() -> Any:
+    import torch.distributed as dist  # torch is slow to load: who runs alone may not need it
+
+    return dist
+
+
 def world_size() -> int:
     """Return the number of processes of the job; 1 where this one is alone."""
-    import torch.distributed as dist
-
+    dist = _dist()
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
@@ -31,10 +36,9 @@ def all_reduce_sum(*counts: int) -> list[int]:
     if world_size() == 1:
         return list(counts)
     import torch
-    import torch.distributed as dist
 
     sums = torch.tensor(counts, dtype=torch.int64)
-    dist.all_reduce(sums, group=_cpu_group())
+    _dist().all_reduce(sums, group=_cpu_group())
     return sums.tolist()
 
 
@@ -47,11 +51,8 @@ def broadcast_rank0(decide: Callable[[], Result]) -> Result:
     """Return, in every process, what `decide` returns in the first one, which alone calls it."""
     if world_size() == 1:
         return decide()
-    import torch
-    import torch.distributed as dist
-
-    held: list[Any] = [decide() if dist.get_rank() == 0 else None]
-    dist.broadcast_object_list(held, src=0, group=_cpu_group(), device=torch.device("cpu"))
+    held: list[Any] = [decide() if _dist().get_rank() == 0 else None]
+    _dist().broadcast_object_list(held, src=0, group=_cpu_group(), device="cpu")
     return held[0]  # type: ignore[no-any-return]
 
 
@@ -59,10 +60,8 @@ def gather_rank0(value: Result) -> list[Result]:
     """Return, in the first process, the values of all in their order; [] in the others. All must ask."""
     if world_size() == 1:
         return [value]
-    import torch.distributed as dist
-
-    held: list[Any] | None = [None] * world_size() if dist.get_rank() == 0 else None
-    dist.gather_object(value, held, dst=0, group=_cpu_group())
+    held: list[Any] | None = [None] * world_size() if _dist().get_rank() == 0 else None
+    _dist().gather_object(value, held, dst=0, group=_cpu_group())
     return held or []
 
 
@@ -74,9 +73,7 @@ def barrier() -> None:
 @contextmanager
 def rank0_first() -> Iterator[None]:
     """Let the first process go through the block before the others, however long it takes."""
-    import torch.distributed as dist
-
-    is_first = world_size() == 1 or dist.get_rank() == 0
+    is_first = world_size() == 1 or _dist().get_rank() == 0
     if not is_first:
         barrier()
     yield
@@ -88,11 +85,9 @@ def leave() -> None:
     """Wait for all processes and end what connects them. One that left early would be taken for one that failed."""
     if world_size() == 1:
         return
-    import torch.distributed as dist
-
     barrier()
     _group_beside.cache_clear()  # a group that outlives the others ends the process with an abort, now and then
-    dist.destroy_process_group()
+    _dist().destroy_process_group()
 
 
 @contextmanager
@@ -105,11 +100,9 @@ def naming_lost_processes() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        if world_size() == 1:
-            raise
-        import torch.distributed as dist
-
-        if not (isinstance(error, dist.DistError) or "gloo/transport" in str(error)):  # gloo has no class for it
+        dist = _dist()
+        is_lost = isinstance(error, dist.DistError) or "gloo/transport" in str(error)  # gloo has no class for it
+        if world_size() == 1 or not is_lost:
             raise
         told = f"the connection to another process of this job broke, most likely as that one has ended: {first_line(error)}"
         hint = "look at what that one says, then go on with --resume auto"
@@ -117,14 +110,10 @@ def naming_lost_processes() -> Iterator[None]:
 
 
 def _cpu_group() -> Any:
-    import torch.distributed as dist
-
-    return _group_beside(dist.group.WORLD)
+    return _group_beside(_dist().group.WORLD)
 
 
 @lru_cache(1)
 def _group_beside(world: Any) -> Any:  # noqa: ARG001  a job that is set up anew gets a group of its own
     """Return a gloo group of all processes; made when all of them first ask."""
-    import torch.distributed as dist
-
-    return dist.new_group(backend="gloo", timeout=LONGEST_WAIT)
+    return _dist().new_group(backend="gloo", timeout=LONGEST_WAIT)

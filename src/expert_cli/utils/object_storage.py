@@ -134,10 +134,7 @@ class StoredFolder:
 
     def get(self, names: Sequence[str], folder: Path) -> None:
         """Bring objects to a local folder, several at once, by their names."""
-        with (
-            self._errors("", "read") as (system, root),
-            disk_errors(f"cannot fetch {self}", "give a larger disk"),
-        ):
+        with self._errors("", "read") as (system, root), disk_errors(f"cannot fetch {self}", "give a larger disk"):
             system.get([f"{root}/{name}" for name in names], [str(folder / name) for name in names])
 
     def put(self, folder: Path, names: Sequence[str]) -> None:

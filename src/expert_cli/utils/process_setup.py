@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import platform
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -22,6 +23,9 @@ def prepare_process() -> None:
     waiting = {"GOMP_SPINCOUNT": "1000"} if sys.platform == "linux" else {"KMP_BLOCKTIME": "1"}
     if not {"OMP_WAIT_POLICY", *waiting} & os.environ.keys():
         os.environ.update(waiting)
+    # blocks that grow do not fragment when batches differ in length; in WSL 2 they fail (pytorch issue 192330)
+    if sys.platform == "linux" and "microsoft" not in platform.release().lower():
+        os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
     cores = usable_cores()
     if cores < _cores():  # OpenMP sees the cores, but not the share of them that a container has
         os.environ.setdefault("OMP_NUM_THREADS", str(cores))

@@ -156,7 +156,8 @@ def test_evaluations_count_in_full(seen: int, evaluating: float) -> None:
         seconds = step + 50 * ((step - 1) // 100)
         share = 50 / 60 if step in (110, 210) else 0.0
         shares = {"eval": share, "forward": 1 - share}
-        lines.append({"step": step, "loss": 1.0, "seconds": seconds, "step_time_shares": shares})
+        covered = 60 if step in (110, 210) else 10
+        lines.append({"step": step, "loss": 1.0, "seconds": seconds, "interval_s": covered, "step_time_shares": shares})
         if step % 100 == 0:
             lines.append({"step": step, "eval_loss": 1.0, "seconds": seconds + 50})
     earlier = [line for line in lines if line["step"] <= seen]
@@ -167,10 +168,10 @@ def test_evaluations_count_in_full(seen: int, evaluating: float) -> None:
 
 def test_utilization_of_flops_is_that_of_all_the_time() -> None:
     """10 steps of 1 s and 148 tokens, then one that holds an evaluation: 1,628 tokens in 60 s."""
-    rows = [(second, 148.0, 0.2) for second in range(1, 11)] + [(60, 148 / 50, 0.2 / 50)]
+    rows = [(1, 148.0, 0.2)] * 10 + [(50, 148 / 50, 0.2 / 50)]
     lines = [
-        {"loss": 1.0, "seconds": at, "tokens_per_s": speed, "mfu": mfu, "step_time_shares": {"forward": 1.0}}
-        for at, speed, mfu in rows
+        {"loss": 1.0, "interval_s": covered, "tokens_per_s": speed, "mfu": mfu, "step_time_shares": {"forward": 1.0}}
+        for covered, speed, mfu in rows
     ]
     for earlier, tokens, seconds in ((0, 1628, 60), (4, 1036, 56)):
         found = collect_evidence([], lines[:earlier], lines[earlier:], {})

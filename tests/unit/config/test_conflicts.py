@@ -17,95 +17,38 @@ from tests.machines import CPU
 BEST = {"load_best_model_at_end": True}
 RFT = {"config": {"method": "rft"}}
 PROMPTS = {"prompts": "p.jsonl"}
-LONG = [{"pretokenized_cache": folder} for folder in ("x" * 300, f"stores\\{'x' * 201}", f"stores/{'é' * 101}/deep")]
 
+# fmt: off
 REFUSED: list[tuple[str, str, dict[str, Any]]] = [
     ("config.pretokenized_cache", "outside the project root", {"config": {"pretokenized_cache": "../elsewhere"}}),
-    *(("config.pretokenized_cache", "names a folder of more than 200 letters; give", {"config": one}) for one in LONG),
     ("config.fp16", "fp16 and bf16 are both true", {"config": {"fp16": True, "bf16": True}}),
-    (
-        "config.lr_scheduler_kwargs",
-        "num_cycles",
-        {"config": {"lr_scheduler": "linear", "lr_scheduler_kwargs": {"num_cycles": 3}}},
-    ),
-    (
-        "config.lr_scheduler",
-        "needs one of lr_scheduler_kwargs.min_lr and",
-        {"config": {"lr_scheduler": "cosine_with_min_lr", "lr_scheduler_kwargs": {"min_lr": 1e-6, "min_lr_rate": 0.1}}},
-    ),
-    ("config.lr_scheduler", "kwargs.num_decay_steps", {"config": {"lr_scheduler": "warmup_stable_decay"}}),
-    ("config.lr_scheduler", "greedy goes by evaluations", {"config": {"lr_scheduler": "greedy"}}),
-    (
-        "config.lr_scheduler_kwargs",
-        "lr_end 0.1 is not below learning_rate 0.001",
-        {"config": {"lr_scheduler": "polynomial", "lr_scheduler_kwargs": {"lr_end": 0.1}}},
-    ),
-    (
-        "config.eval_strategy",
-        '"no" leaves early_stopping_patience nothing',
-        {"config": {"early_stopping_patience": 2, "eval_strategy": "no"}},
-    ),
+    ("config.lr_scheduler_kwargs", "num_cycles",
+     {"config": {"lr_scheduler": "linear", "lr_scheduler_kwargs": {"num_cycles": 3}}}),
     ("config.eval_strategy", '"no" leaves load_best_model_at_end', {"config": {**BEST, "eval_strategy": "no"}}),
-    (
-        "config.metric_for_best_model",
-        "execution_accuracy without evaluation.every_steps",
-        {"config": {**BEST, "metric_for_best_model": "execution_accuracy", "save_strategy": "steps"}},
-    ),
-    (
-        "config.metric_for_best_model",
-        "there is no eval_summs_loss: eval_sums_loss, eval_sevens_loss",
-        {
-            "config": {**BEST, "metric_for_best_model": "eval_summs_loss"},
-            "dataset": {"validation_path": {"sums": "a.jsonl", "sevens": "b.jsonl"}},
-        },
-    ),
-    (
-        "config.greater_is_better",
-        "true would choose the worst by metric_for_best_model eval_loss",
-        {"config": {**BEST, "greater_is_better": True}},
-    ),
+    ("config.metric_for_best_model", "execution_accuracy without evaluation.every_steps",
+     {"config": {**BEST, "metric_for_best_model": "execution_accuracy", "save_strategy": "steps"}}),
+    ("config.metric_for_best_model", "there is no eval_summs_loss: eval_sums_loss, eval_sevens_loss",
+     {"config": {**BEST, "metric_for_best_model": "eval_summs_loss"},
+      "dataset": {"validation_path": {"sums": "a.jsonl", "sevens": "b.jsonl"}}}),
+    ("config.greater_is_better", "true would choose the worst by metric_for_best_model eval_loss",
+     {"config": {**BEST, "greater_is_better": True}}),
     ("config.chat_template_path", "missing.jinja cannot be read", {"config": {"chat_template_path": "missing.jinja"}}),
-    (
-        "config.chat_template_path",
-        "does not go with prompt_template alpaca",
-        {"config": {"chat_template_path": "manifest.json"}, "base": {"prompt_template": "alpaca"}},  # any file
-    ),
+    ("config.chat_template_path", "does not go with prompt_template alpaca",
+     {"config": {"chat_template_path": "manifest.json"}, "base": {"prompt_template": "alpaca"}}),  # any file
     ("config.fsdp", "quantization int8", {"config": {"fsdp": True}, "base": {"quantization": "int8"}}),
     ("config.fsdp", "has no whole model", {"config": {"fsdp": "full_shard"}, "evaluation": {"every_steps": 5}}),
     ("config.fsdp", "does not go with method rft", {"config": {"fsdp": True, "method": "rft"}, "rft": PROMPTS}),
     ("dataset.type", "tasks", {"dataset": {"type": "single", "tasks": {"a": {"train": "a.jsonl"}}}}),
-    (
-        "dataset.text_field",
-        "field_mapping.text",
-        {"dataset": {"text_field": "a", "field_mapping": {"text": "b"}}},
-    ),
-    ("dataset.text_field", "response", {"dataset": {"text_field": "a", "field_mapping": {"response": "b"}}}),
-    (
-        "dataset.field_mapping.messages",
-        "response",
-        {"dataset": {"field_mapping": {"messages": "a", "response": "b"}}},
-    ),
-    *(
-        (f"dataset.{name}.min_length", "max_length 3", {"dataset": {name: {"min_length": 9, "max_length": 3}}})
-        for name in ("filters", "validation")
-    ),
-    *(
-        ("dataset.path", "is not a split with a slice", {"dataset": {"path": f"rows.jsonl::train{one}"}})
-        for one in ("[abc]", "[:5")
-    ),
+    ("dataset.text_field", "field_mapping.text", {"dataset": {"text_field": "a", "field_mapping": {"text": "b"}}}),
+    ("dataset.field_mapping.messages", "response", {"dataset": {"field_mapping": {"messages": "a", "response": "b"}}}),
+    ("dataset.filters.min_length", "max_length 3", {"dataset": {"filters": {"min_length": 9, "max_length": 3}}}),
+    ("dataset.path", "is not a split with a slice", {"dataset": {"path": "rows.jsonl::train[abc]"}}),
     ("dataset.path", 'write "rows.jsonl::train[:1000]"', {"dataset": {"path": "rows.jsonl[:3]"}}),
-    (
-        "dataset.tasks.a.test",
-        "train[:1000]",
-        {"dataset": {"tasks": {"a": {"train": "a.jsonl", "test": "t::[x]"}}}},
-    ),
     ("rft.prompts", "is missing: method rft draws answers to them", {**RFT, "rft": {}}),
     ("rft.keep", "0, and gold is never", {**RFT, "rft": {**PROMPTS, "keep": 0, "gold": "never"}}),
-    *(
-        ("rft.prompts", "rounds train rows of prompt and answer", {**RFT, "rft": PROMPTS, "dataset": whole_rows})
-        for whole_rows in ({"text_field": "text"}, {"field_mapping": {"text": "t"}})
-    ),
+    ("rft.prompts", "rounds train rows of prompt and", {**RFT, "rft": PROMPTS, "dataset": {"text_field": "text"}}),
 ]
+# fmt: on
 
 
 def manifest_with(base: dict[str, Any], evaluation: dict[str, Any], **training: dict[str, Any]) -> dict[str, Any]:
@@ -154,8 +97,6 @@ SCHEMAS = {
         {"$ref": "https://example.org/x"},
         "https://example.org/x is not fetched: put its schema under $defs",
     ),
-    "a dialect that nobody knows": ({"$schema": "https://example.org/x"}, "Unknown meta-schema"),
-    "nothing there": ({"$ref": "#/$defs/_a"}, "Pointer '/$defs/_a' does not exist"),
     "none": ({"$ref": "#/$defs/_a", "$defs": {"_a": {"type": "object"}}}, ""),
 }
 
@@ -177,34 +118,21 @@ def test_what_is_no_json_schema_is_a_fault(tmp_path: Path, schema: dict[str, Any
     assert caught.value.faults[0].key == "training.decoding.json_schema"
 
 
-RATE = "base_models[0].config.learning_rate"
 NO_GRAMMAR = "answers are free text; one of json, json-schema, sql, sql-postgres, cypher, or use_grammar: false"
-DOUBTED: list[tuple[dict[str, Any], list[tuple[str, str]]]] = [
-    (
-        {"base": {"config": {"learning_rate": 2.0}}},
-        [(RATE, "is 2; 1e-5 to 1e-3 is usual, and above 1 hardly anything is learned; ")],
-    ),
-    ({"base": {"config": {"learning_rate": 1.0}}}, []),
-    ({"base": {"config": {"learning_rate": 2.0}}, "config": {"optim": "sgd"}}, []),
-    ({"decoding": {"use_grammar": True, "grammar_type": "sql-postgres"}}, []),
-    ({"decoding": {"use_grammar": False, "grammar_type": "lark"}}, []),
-    (
-        {"decoding": {"use_grammar": True, "grammar_type": "lark"}},
-        [("training.decoding.grammar_type", f"nothing here holds answers to lark: {NO_GRAMMAR}")],
-    ),
-    (
-        {"decoding": {"use_grammar": True}},
-        [("training.decoding.use_grammar", f"grammar_type is not written: {NO_GRAMMAR}")],
-    ),
+DOUBTED: list[tuple[dict[str, Any], dict[str, str]]] = [
+    ({"use_grammar": True, "grammar_type": "sql-postgres"}, {}),
+    ({"use_grammar": False, "grammar_type": "lark"}, {}),
+    ({"use_grammar": True, "grammar_type": "lark"}, {"grammar_type": "nothing here holds answers to lark"}),
+    ({"use_grammar": True}, {"use_grammar": "grammar_type is not written"}),
 ]
 
 
-@pytest.mark.parametrize(("blocks", "warnings"), DOUBTED)
-def test_what_is_more_likely_a_slip(tmp_path: Path, blocks: dict[str, Any], warnings: list[tuple[str, str]]) -> None:
+@pytest.mark.parametrize(("decoding", "warnings"), DOUBTED)
+def test_what_is_more_likely_a_slip(tmp_path: Path, decoding: dict[str, Any], warnings: dict[str, str]) -> None:
     (tmp_path / "datasets").mkdir()
-    path = manifests.write(tmp_path, manifest_with(**{"base": {}, "evaluation": {}, **blocks}))
-    plan = make_plan(path, CPU, Overrides())
-    assert [(one.key, f"{one.message}; {one.suggestion}") for one in plan.warnings] == warnings
+    plan = make_plan(manifests.write(tmp_path, manifest_with({}, {}, decoding=decoding)), CPU, Overrides())
+    wanted = [(f"training.decoding.{key}", f"{message}: {NO_GRAMMAR}") for key, message in warnings.items()]
+    assert [(one.key, f"{one.message}; {one.suggestion}") for one in plan.warnings] == wanted
 
 
 def test_test_rows_that_are_not_there_are_warned_of(tmp_path: Path) -> None:

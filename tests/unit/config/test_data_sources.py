@@ -18,13 +18,9 @@ from expert_cli.utils.files import matching
     [
         ("rows.jsonl", "file", "", "train"),
         ("./rows.jsonl::train[:10]", "file", "", "train[:10]"),
-        ("rows.jsonl::[:10]", "file", "", "train[:10]"),
-        ("sql_dev.jsonl", "file", "", "train"),
-        ("sql_dev.jsonl::validation", "file", "", "validation"),
         ("sql_dev.jsonl::dev[5:]", "file", "", "dev[5:]"),
         ("folder::test::small", "folder", "small", "test"),
         ("org/name::test::small", "hub", "small", "test"),
-        ("org/name", "hub", "", "train"),
         ("org/name::[:5]", "hub", "", "train[:5]"),
     ],
 )
@@ -37,15 +33,7 @@ def test_what_is_there_tells_what_it_is(tmp_path: Path, written: str, kind: str,
     assert spec == SourceSpec(kind, path, config, split)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("written", "split"),
-    [
-        ("rows/*.jsonl.gz", "train"),
-        ("rows/[ab].jsonl.gz::train[5:]", "train[5:]"),
-        ("**/b.jsonl.gz::[:1]", "train[:1]"),
-        ("rows\\?.jsonl.gz", "train"),
-    ],
-)
+@pytest.mark.parametrize(("written", "split"), [("rows/*.jsonl.gz", "train"), ("rows\\?.jsonl.gz", "train")])
 def test_a_pattern_is_local_where_it_fits_a_file(tmp_path: Path, written: str, split: str) -> None:
     here, odd = tmp_path / "here", tmp_path / "o[d]d"
     (here / "rows").mkdir(parents=True)
@@ -56,8 +44,7 @@ def test_a_pattern_is_local_where_it_fits_a_file(tmp_path: Path, written: str, s
         (odd / "rows" / f"{name}.jsonl.gz").touch()
     spec = parse_source(written, (here, odd))
     assert (spec.kind, spec.split, spec.tried) == ("files", split, ())
-    found = {path.name for path in matching(spec.path)}
-    assert found == ({"b.jsonl.gz"} if "b." in written else {"a.jsonl.gz", "b.jsonl.gz"})
+    assert {path.name for path in matching(spec.path)} == {"a.jsonl.gz", "b.jsonl.gz"}
 
 
 @pytest.mark.parametrize(
@@ -72,11 +59,7 @@ def test_what_looks_local_never_becomes_a_hub_id(tmp_path: Path, name: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("written", "revision", "config"),
-    [
-        ("org/name@v1.0::test::small", "v1.0", "small"),
-        ("org/name@refs/convert/parquet::test", "refs/convert/parquet", ""),
-    ],
+    ("written", "revision", "config"), [("org/name@refs/convert/parquet::test", "refs/convert/parquet", "")]
 )
 def test_a_revision_stands_behind_the_id(tmp_path: Path, written: str, revision: str, config: str) -> None:
     spec = parse_source(written, (tmp_path,))
@@ -91,11 +74,8 @@ def test_a_revision_stands_behind_the_id(tmp_path: Path, written: str, revision:
         ("org/name@::train", 'no revision behind "@"'),
         ("rows.jsonl[:10]", "no such file"),
         ("rows.jsonl::test", 'rows.jsonl is a file, it has no split "test"'),
-        ("rows.jsonl::whatever[8:]", 'rows.jsonl is a file, it has no split "whatever"'),
-        ("sql_dev.jsonl::test", 'sql_dev.jsonl is a file, it has no split "test"'),
         ("rows.jsonl::train::small", 'rows.jsonl is a file, it has no configuration "small"'),
         ("rows\0.jsonl", "holds a NUL"),
-        ("org/na\0me", "holds a NUL"),
         ("::train", "is not of the form"),
     ],
 )
@@ -107,15 +87,8 @@ def test_what_a_file_has_not_is_refused(tmp_path: Path, written: str, message: s
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows says it in other words")
-@pytest.mark.parametrize("path", ["./" + "x" * 300 + ".jsonl", "/" + "x/" * 3000, "x" * 5000 + ".json"])
+@pytest.mark.parametrize("path", ["./" + "x" * 300 + ".jsonl", "x" * 5000 + ".json"])
 def test_a_path_that_is_too_long_is_refused(tmp_path: Path, path: str) -> None:
     with pytest.raises(InputError, match="File name too long") as caught:
         parse_source(path, (tmp_path,))
     assert len(caught.value.message) < 120
-
-
-@pytest.mark.skipif(os.name == "nt", reason="links need a privilege")
-def test_links_in_a_circle_lead_nowhere(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl").symlink_to("b.jsonl")
-    (tmp_path / "b.jsonl").symlink_to("a.jsonl")
-    assert parse_source("a.jsonl", (tmp_path,)).tried == (str(tmp_path / "a.jsonl"),)

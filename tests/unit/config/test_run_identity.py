@@ -13,13 +13,7 @@ import pytest
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.config.run_config import RunConfig
-from expert_cli.config.run_identity import (
-    begun_as,
-    code_sha256,
-    identity,
-    require_goes_on,
-    require_same,
-)
+from expert_cli.config.run_identity import begun_as, identity, require_goes_on, require_same
 from expert_cli.data.sources import Located, LocatedData
 from expert_cli.data.store.lookup import store_key
 from expert_cli.data.store.store_files import FileHashCache
@@ -70,8 +64,7 @@ def test_every_part_of_a_stores_key_belongs_to_the_run(tmp_path: Path, run: RunC
         require_same(written(tmp_path, before), now, Words())
 
 
-@pytest.mark.parametrize("rule", ["1", "another"])
-def test_a_complete_run_is_the_same_by_whatever_rule_its_store_was_built(run: RunConfig, rule: str) -> None:
+def test_a_complete_run_is_the_same_by_whatever_rule_its_store_was_built(run: RunConfig) -> None:
     located = LocatedData(tuple(Located(spec, ()) for spec in run.data.train), ())
     made_by = {"tokenizer": "c" * 64, "template": PARTS["template"]}
     key = store_key(run.data, located, FileHashCache(run.output / ".none"), **made_by)
@@ -80,7 +73,7 @@ def test_a_complete_run_is_the_same_by_whatever_rule_its_store_was_built(run: Ru
     (paths.adapter / "adapter_model.safetensors").write_bytes(b"weights")
     paths.complete.touch()
     write_json(paths.report_json, {"adapter_sha256": hashlib.sha256(b"weights").hexdigest()})
-    recorded = of(run, **{name.replace(" ", "_"): value for name, value in key.parts} | {"rule": rule})
+    recorded = of(run, **{name.replace(" ", "_"): value for name, value in key.parts} | {"rule": "another"})
     write_json(paths.run_json, {"identity": recorded})
     assert finished(run, (), Words()) is not None
 
@@ -95,24 +88,7 @@ def test_other_processes_go_on_with_a_run_and_do_not_pass_for_it(tmp_path: Path,
         require_same(written(tmp_path, before), now, Words())
 
 
-def test_another_run_is_begun_by_the_processes_of_its_own(run: RunConfig) -> None:
-    before, now = of(run) | {"processes": 4, "seed": 1}, of(run) | {"processes": 2}
-    assert begun_as(before, now, ())["processes"] == 2
-    assert begun_as(before, now, ("seed",))["processes"] == 4
-    assert begun_as({}, now, ()) == now
-
-
-def test_an_adapters_template_is_told_by_its_fingerprint(run: RunConfig) -> None:
-    """A store's key may say more of it: the date that it is rendered with."""
-    dated = of(run, template=f"{PARTS['template']}, date 2026-01-01")
-    assert dated["template"] == of(run)["template"] == PARTS["template"]
-    assert (dated["store"]["template"], "template" in of(run)["store"]) == (
-        f"{PARTS['template']}, date 2026-01-01",
-        False,
-    )
-
-
-@pytest.mark.parametrize(("before", "now"), [("", "1" * 64), ("1" * 64, ""), ("1" * 64, "2" * 64)])
+@pytest.mark.parametrize(("before", "now"), [("", "1" * 64), ("1" * 64, "2" * 64)])
 def test_rows_that_another_program_saved_belong_to_the_run(
     tmp_path: Path, run: RunConfig, before: str, now: str
 ) -> None:
@@ -121,19 +97,8 @@ def test_rows_that_another_program_saved_belong_to_the_run(
     require_goes_on(tmp_path, of(run, before), of(run, before), (), Words())
 
 
-@pytest.mark.parametrize("turned", [False, True])
-def test_a_part_that_is_in_a_key_only_where_it_is_used_is_compared_all_the_same(
-    tmp_path: Path, run: RunConfig, turned: bool
-) -> None:
-    both = [of(run), of(run, date="2026-01-01")]
-    before, now = reversed(both) if turned else both
-    with pytest.raises(IntegrityError, match=r"store\.date: "):
-        require_goes_on(tmp_path, before, now, (), Words())
-
-
 PROGRAMS: dict[str, tuple[dict[str, Any], str]] = {
     "code": ({"code": "0" * 64}, "expert-cli itself"),
-    "library": ({"versions": [["torch", "2.12.0"], ["peft", "0.21.2"]]}, "torch (2.12.0 -> 2.13.0)"),
     "both": ({"code": "0" * 64, "versions": [["torch", "2.13.0"]]}, "expert-cli itself, peft (none -> 0.21.2)"),
 }
 
@@ -149,25 +114,9 @@ def test_other_programs_are_told_in_one_line(
     assert len(report.lines) == 1
 
 
-def test_locked_refuses_other_code_and_tells_other_libraries(tmp_path: Path, run: RunConfig) -> None:
-    now, report = of(run), Words()
-    assert now["code"] == code_sha256()
-    with pytest.raises(IntegrityError, match="code: 000000000000 -> "):
-        require_same(written(tmp_path, {**now, "code": "0" * 64}), now, report)
-    require_same(written(tmp_path, {**now, "versions": [["torch", "2.12.0"]]}), now, report)
-    assert len(report.lines) == 1
-
-
-def test_an_identity_holds_no_token_of_the_hub(run: RunConfig) -> None:
-    assert "hf_a" not in json.dumps(of(run, mapping='{"messages": "hf_' + "a" * 34 + '"}'))
-
-
 WATCHED: dict[str, tuple[dict[str, Any], dict[str, Any], bool]] = {
     "best": ({}, {"load_best_model_at_end": True}, True),
-    "early": ({}, {"early_stopping_patience": 2}, True),
     "patience": ({"early_stopping_patience": 2}, {"early_stopping_patience": 3}, True),
-    "metric": ({"load_best_model_at_end": True}, {"load_best_model_at_end": True, "eval_steps": 7}, True),
-    "evaluated, not chosen": ({}, {"eval_steps": 7}, False),
     "logged and saved": ({"load_best_model_at_end": True}, {"load_best_model_at_end": True, "save_steps": 7}, False),
 }
 
@@ -189,11 +138,7 @@ def test_every_setting_is_in_it(run: RunConfig) -> None:
     assert {f"{name}.{one.name}" for name, block in blocks.items() for one in fields(block)} < set(of(run))
 
 
-@pytest.mark.parametrize(
-    "content",
-    ["", '{"identity": 1}', "[" * 100_000],
-    ids=lambda text: text[:12] or "empty",
-)
+@pytest.mark.parametrize("content", ["", '{"identity": 1}'])
 def test_what_is_no_run_json_is_named(tmp_path: Path, run: RunConfig, content: str) -> None:
     (tmp_path / "run.json").write_text(content, encoding="utf-8")
     with pytest.raises(InputError, match=r"is not a run\.json of expert-cli"):

@@ -22,7 +22,6 @@ from transformers import AutoModelForCausalLM
 import expert_cli
 from expert_cli.config.resolve import Overrides, decide, resolve
 from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.hardware import devices as device_module
 from expert_cli.hardware import machine, nvml
 from expert_cli.hardware.devices import DEVICES, Device, device_of, is_out_of_memory
 from expert_cli.hardware.machine import Gpu, Machine
@@ -377,7 +376,6 @@ def test_torch_s_functions_of_a_gpu_are_called_in_one_place_alone() -> None:
 @EVERY
 def test_tf32_is_switched_on_where_a_device_has_it(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     switches = [SimpleNamespace(allow_tf32=False) for _ in range(2)]
-    monkeypatch.setattr(device_module, "expandable_segments", lambda: None)
     monkeypatch.setattr(torch.backends.cuda, "matmul", switches[0])
     monkeypatch.setattr(torch.backends, "cudnn", switches[1])
     device.set_flags(tf32=True)

@@ -66,21 +66,15 @@ def _repeats_a_key(text: str) -> bool:
 
 FAULTS = {
     "trailing comma in object": ('{"a": 1,}', (1, 9), "property name", "remove the comma"),
-    "trailing comma in array": ('{"a": [1,\n2,\n]}', (3, 1), "Expecting value", "remove the comma"),
     "single quotes": ("{'a': 1}", (1, 2), "property name", "double quotes"),
-    "line comment": ('{\n// no\n"a": 1}', (2, 1), "property name", 'start with "_"'),
-    "python true": ('{"a": True}', (1, 7), "Expecting value", "write true"),
     "NaN": ('{"a": NaN}', (1, 7), "NaN is no finite number", ""),
-    "missing comma": ('{"a": 1\n "b": 2}', (2, 2), "',' delimiter", "a comma"),
     "unclosed brace": ('{"a": {"b": 1}', (1, 15), "',' delimiter", "closing bracket"),
     "unclosed string": ('{"a": "b}', (1, 7), "Unterminated string", 'close it with "'),
     "bad escape": ('{"a": "C:\\Users"}', (1, 10), "Invalid", "\\\\ for a backslash"),
     "empty": ("", (1, 1), "Expecting value", ""),
     "repeated key": ('{"a": 1,\n  "a": 2}', (2, 3), "stands twice, first in line 1", "keep one"),
     "10^4 brackets": ("[" * 10_000, (1, 1), "64 deep", ""),
-    "70 brackets": ("[" * 70 + "]" * 70, (1, 66), "64 deep", ""),
     "half a character": ('{"a": "x\\ud83d"}', (1, 7), "half of a surrogate pair", ""),
-    "half a key": ('{"\\udc00": 1}', (1, 2), "half of a surrogate pair", ""),
     "an endless number": ('{"a": {"b": -1e999}}', (1, 13), "-1e999 is no finite number", ""),
     "long number": ('{"a": ' + "9" * 5000 + "}", (1, 7), "… is no finite number", ""),
 }
@@ -102,12 +96,6 @@ def test_comments_go_at_any_depth_and_may_repeat() -> None:
     assert parse_json_text(text, HERE).value == {"b": {"d": [{"f": 2}]}}
 
 
-def test_every_repeated_key_is_reported() -> None:
-    with pytest.raises(ManifestError) as caught:
-        parse_json_text('{"a": 1, "a": 2, "b": {"c": 1, "c": 2}}', HERE)
-    assert [fault.key for fault in caught.value.faults] == ["a", "b.c"]
-
-
 def test_places_count_from_one_in_characters_with_crlf() -> None:
     text = parse_json_text('{\r\n  "é": {"b": [10, 20]},\r\n  "c": 1\r\n}', HERE)
     assert text.places["é",] == (2, 3)
@@ -116,20 +104,9 @@ def test_places_count_from_one_in_characters_with_crlf() -> None:
     assert (absent.line, absent.column, absent.key) == (3, 3, "c.not there")
 
 
-@pytest.mark.parametrize("raw", [b'\xef\xbb\xbf{"a": 1}', b'{\r\n"a": 1\r\n}\r\n', b'{"a": 1}'])
-def test_encodings_that_are_read(tmp_path: Path, raw: bytes) -> None:
-    path = tmp_path / "m.json"
-    path.write_bytes(raw)
-    assert read_json_text(path).value == {"a": 1}
-
-
 @pytest.mark.parametrize(
     ("raw", "message"),
-    [
-        ('{"a": 1}'.encode("utf-16"), "is not UTF-8"),
-        (b" " * 50_000_000, "50,000,000 bytes"),
-        (None, "No such file"),
-    ],
+    [('{"a": 1}'.encode("utf-16"), "is not UTF-8"), (b" " * 50_000_000, "50,000,000 bytes"), (None, "No such file")],
 )
 def test_files_that_are_refused(tmp_path: Path, raw: bytes | None, message: str) -> None:
     path = tmp_path / "m.json"

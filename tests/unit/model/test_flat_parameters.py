@@ -75,15 +75,10 @@ def test_layers_without_any_gradient_are_found_after_three_steps(
 ) -> None:
     model = adapted(**settings)
     flat, found = FlatParameters(model.named_parameters()), []
-    for step in range(6):
+    for _ in range(6):
         backward(model, cut=cut)
         found.append(flat.dead_layers(flat.clip(1.0)[1:]))
         flat.gradient.zero_()
-        resumed = FlatParameters(adapted(**settings).named_parameters())  # as from a checkpoint after every step
-        resumed.load(flat.state())
-        assert resumed.state() == flat.state()
-        if step == 1:
-            assert resumed.dead_layers(torch.zeros(len(flat.parameters))) == dead
     assert found == [[], [], dead] * 2
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 from expert_cli.cli import command
@@ -11,25 +12,13 @@ from expert_cli.pipeline.options import RunOptions, command_line
 
 
 def test_every_setting_is_an_option_with_its_value() -> None:
+    settings = ("training.config.rank=4", "training.config.alpha=8")
     overrides = Overrides(
-        dataset="my rows.jsonl",
-        validation="held.jsonl",
-        base_model="smollm2",
-        output="s3://bucket/runs/one",
-        device="cpu",
-        epochs=0.5,
-        max_steps=3,
-        seed=0,
-        settings=("training.config.rank=4", "training.config.alpha=8"),
-        offline=True,
-        init_adapter=Path("weights/first"),
+        "my rows.jsonl", "held.jsonl", "smollm2", "s3://bucket/runs/one", "cpu", 0.5, max_steps=3, seed=0
     )
+    overrides = replace(overrides, settings=settings, offline=True, init_adapter=Path("weights/first"))
     options = RunOptions(
-        allow_drift=("a", "b"),
-        locked=Path("run.json"),
-        trust_store=True,
-        stage=Path("fast"),
-        max_forget=0.0,
+        allow_drift=("a", "b"), locked=Path("run.json"), trust_store=True, stage=Path("fast"), max_forget=0.0
     )
     program, name, *words = shlex.split(command_line(Path("m.json"), overrides, options))
     assert (program, name) == ("expert-cli", "train")
@@ -39,8 +28,3 @@ def test_every_setting_is_an_option_with_its_value() -> None:
     for name in ("resume", "overwrite", "command", "callbacks", "stored_at", "written"):
         said.pop(name)
     assert {name: asked[name] for name in said} == said
-
-
-def test_what_is_said_of_an_earlier_run_is_left_out() -> None:
-    options = RunOptions(overwrite=True, resume="runs/a/checkpoints/checkpoint-2", command="x")
-    assert command_line(Path("m.json"), Overrides(), options) == "expert-cli train --manifest m.json"

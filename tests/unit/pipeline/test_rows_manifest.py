@@ -17,12 +17,7 @@ CASES: dict[str, tuple[int, int, dict[str, Any], int]] = {
     "few and short": (100, 64, {"max_seq_length": 512, "epochs": 5}, 65),
     "many": (10_000, 128, {"max_seq_length": 512, "epochs": 2, "gradient_accumulation_steps": 4}, 1_250),
     "very many": (40_000, 500, {"max_seq_length": 512, "epochs": 1, "gradient_accumulation_steps": 16}, 2_500),
-    "longer than is bearable": (
-        1_000,
-        9_000,
-        {"max_seq_length": 4096, "epochs": 3, "gradient_accumulation_steps": 16},
-        189,
-    ),
+    "too long": (1_000, 9_000, {"max_seq_length": 4096, "epochs": 3, "gradient_accumulation_steps": 16}, 189),
 }
 
 

@@ -203,42 +203,14 @@ def test_damaged_lines_are_left_out_and_a_shorter_file_is_another_one(tmp_path: 
     assert tail.read() == [{"step": 9}]
 
 
-def line(seconds: float | None, data: float) -> dict[str, Any]:
-    return {"seconds": seconds, "step_time_shares": {"data": data, "forward": 1 - data}}
-
-
-def evaluated(seconds: float) -> dict[str, Any]:
-    return {"seconds": seconds, "eval_loss": 1.0}
-
-
-@pytest.mark.parametrize(
-    ("lines", "before", "data"),
-    [
-        pytest.param([line(1, 1.0), line(4, 0.0)], None, 0.25, id="weighted with the intervals"),
-        pytest.param([line(100, 0.0), line(100, 1.0)], {"seconds": 99.9}, 100 / 100.1, id="a clock that stands still"),
-        pytest.param([line(2, 1.0), line(6, 0.0)], {"seconds": 500}, 2 / 6, id="resumed: seconds begin anew"),
-        pytest.param([line(100, 0.0), evaluated(150), line(160, 5 / 6)], {"seconds": 90}, 50 / 70, id="an evaluation"),
-        pytest.param([line(100, 0.0), evaluated(150), line(101, 1.0)], {"seconds": 99}, 0.5, id="resumed after one"),
-    ],
-)
-def test_mean_shares(lines: list[dict[str, Any]], before: dict[str, Any] | None, data: float) -> None:
-    assert mean_shares(lines, before)["data"] == pytest.approx(data)
-
-
-def rate(seconds: float | None, value: float | None) -> dict[str, Any]:
-    return {"seconds": seconds, "tokens_per_s": value}
-
-
-@pytest.mark.parametrize(
-    ("lines", "earlier", "values", "held"),
-    [
-        pytest.param([rate(10, 150.0), rate(40, 50.0)], [], [150.0, 50.0], [10, 30], id="from the start"),
-        pytest.param([rate(40, 50.0)], [rate(10, 150.0), evaluated(35)], [50.0], [30], id="from the line before"),
-        pytest.param([rate(10, 9.0), evaluated(35), rate(40, 5.0)], [], [9.0, 5.0], [10, 30], id="over an evaluation"),
-    ],
-)
-def test_rates(lines: list[Any], earlier: list[Any], values: list[float], held: list[float]) -> None:
-    assert rates(lines, "tokens_per_s", earlier) == (values, held)
+def test_shares_and_rates_weigh_by_the_seconds_that_a_line_covers() -> None:
+    lines = [
+        {"interval_s": 1, "tokens_per_s": 150.0, "step_time_shares": {"data": 1.0}},
+        {"eval_loss": 1.0},
+        {"interval_s": 3, "tokens_per_s": 50.0, "step_time_shares": {"forward": 1.0}},
+    ]
+    assert (mean_shares(lines)["data"], rates(lines, "tokens_per_s")) == (0.25, ([150.0, 50.0], [1.0, 3.0]))
+    assert mean_shares([{"seconds": 1, "loss": 2.0}]) == {}
 
 
 def test_padding_share_is_the_newest() -> None:

@@ -17,8 +17,7 @@ from expert_cli.hardware.devices import DEVICES
 from expert_cli.model.kernels.dequantize import DequantizedLinear, dequantize_linears, restore_packed
 from expert_cli.model.layers import decoder_layers
 from expert_cli.model.loading.quantize import load_base
-from expert_cli.training import checkpoint
-from expert_cli.training.memory import MARGIN, adjust_as_before, fit_memory, out_of_memory, recompute
+from expert_cli.training.memory import MARGIN, fit_memory, out_of_memory, recompute
 from expert_cli.training.trainer import ExpertTrainer
 from expert_cli.utils.reporter import NullReporter
 from tests import run_blocks, tiny
@@ -199,34 +198,6 @@ def test_micro_steps_are_merged_while_the_recorded_step_is_measured_as_faster(
     for one in (made, alone):
         one.train()
     assert made.progress.losses == pytest.approx(alone.progress.losses, rel=1e-6)
-
-
-def written(made: ExpertTrainer, **asked: int) -> checkpoint.CheckpointState:
-    """Write a checkpoint of a run that has asked for a micro-batch, and read it."""
-    made.train()
-    keys = {"batch_size": 6, "gradient_accumulation_steps": 1, **asked}
-    named = {f"optim.{key}": value for key, value in keys.items()}
-    made.checkpoints = replace(made.checkpoints, identity=named)
-    made.checkpoints.save(made)
-    return checkpoint.read(made.checkpoints.folder / "checkpoint-2")
-
-
-def test_a_run_that_goes_on_gives_up_what_it_had_and_is_tried_again(tmp_path: Path, card: dict[str, Any]) -> None:
-    first, made = small_trainer(tmp_path / "first", limited(7, 8)), small_trainer(tmp_path / "second", limited(7, 8))
-    before = written(fitted(first))
-    assert (before.state["recomputes"], before.state["adjusted"]) == (True, [*SHRUNK, RECOMPUTES])
-    adjust_as_before(made, before, a_run(made))
-    assert (split_of(made), made.adjusted, made.recomputes) == ((1, 6), first.adjusted, True)
-    assert all(layer.gradient_checkpointing for layer in decoder_layers(made.model.base))
-    smaller = small_trainer(tmp_path / "third", batch=6)
-    before = written(fitted(small_trainer(tmp_path / "fourth", limited(24))))
-    adjust_as_before(smaller, before, a_run(smaller))
-    smaller.timer.device, card["needs"] = DEVICES["cuda"], [900, 500]
-    assert fitted(smaller).adjusted == SHRUNK
-    asked = small_trainer(tmp_path / "fifth")
-    before = written(fitted(small_trainer(tmp_path / "sixth", limited(24))), batch_size=12)
-    adjust_as_before(asked, before, a_run(asked))
-    assert split_of(asked) == (6, 1), "now it is asked for otherwise"
 
 
 HINTS = {

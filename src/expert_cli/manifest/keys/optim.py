@@ -7,16 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from expert_cli.manifest.key import (
-    LARGEST,
-    NotNegative,
-    NotNegativeNumber,
-    Positive,
-    PositiveNumber,
-    Share,
-    Strict,
-    key,
-)
+from expert_cli.manifest.key import NotNegative, NotNegativeNumber, Positive, PositiveNumber, Share, Strict, key
 
 Epochs = Annotated[float, Field(gt=0, le=100_000, allow_inf_nan=False)]
 SCHEDULERS: dict[str, frozenset[str]] = {
@@ -30,38 +21,12 @@ SCHEDULERS: dict[str, frozenset[str]] = {
     "cosine_with_min_lr": frozenset({"num_cycles", "min_lr", "min_lr_rate"}),
     "cosine_warmup_with_min_lr": frozenset({"num_cycles", "min_lr", "min_lr_rate", "warmup_lr_rate"}),
     "warmup_stable_decay": frozenset({"num_decay_steps", "num_stable_steps", "min_lr_ratio", "num_cycles"}),
-    "reduce_lr_on_plateau": frozenset({"factor", "patience", "threshold", "cooldown"}),
-    "greedy": frozenset({"factor", "patience", "threshold", "cooldown", "warmup"}),
     "one_cycle": frozenset({"pct_start", "div_factor", "final_div_factor", "three_phase"}),
 }
-BY_EVALUATIONS = ("reduce_lr_on_plateau", "greedy")
-"""Schedulers that go by `metric_for_best_model`, whenever it is measured."""
-SCHEDULE_BOUNDS: dict[str, tuple[float, float]] = {
-    "num_cycles": (0, 1e6),
-    "power": (0, 1e3),
-    "factor": (0, 1),
-    "patience": (0, LARGEST),
-    "threshold": (0, 1),
-    "cooldown": (0, LARGEST),
-    "warmup": (0, LARGEST),
-    "timescale": (1, LARGEST),
-    "num_stable_steps": (0, LARGEST),
-    "num_decay_steps": (0, LARGEST),
-    "pct_start": (0, 1),
-    "div_factor": (1, 1e9),
-    "final_div_factor": (1, 1e9),
-    "min_lr": (0, 1e6),
-    "min_lr_rate": (0, 1),
-    "min_lr_ratio": (0, 1),
-    "warmup_lr_rate": (0, 1),
-    "lr_end": (0, 1e6),
-}
-"""What the settings of schedulers may be, both ends included."""
 OPTIMIZERS = (
     *("adamw_torch", "adamw_torch_fused", "adamw_8bit", "adamw_bnb_8bit"),
     *("paged_adamw", "paged_adamw_32bit", "paged_adamw_8bit", "adafactor"),
     *("lion_32bit", "lion_8bit", "paged_lion_32bit", "paged_lion_8bit"),
-    *("ademamix", "ademamix_8bit", "paged_ademamix_32bit", "paged_ademamix_8bit"),
     *("rmsprop", "rmsprop_bnb", "rmsprop_bnb_8bit", "sgd", "adagrad"),
 )
 WITHOUT_WAITS = frozenset({"adamw_torch", "adamw_torch_fused", "adafactor", "rmsprop", "sgd", "adagrad"})
@@ -93,7 +58,7 @@ class OptimKeys(Strict):
         "peak learning rate",
         why="QLoRA's for models of some billion weights; below 0.5 billion 1e-3 to 2e-3 learn faster",
     )
-    """Peak learning rate. Above 1 it is warned of."""
+    """Peak learning rate."""
     lr_scheduler: Literal[tuple(SCHEDULERS)] | None = key(  # type: ignore[valid-type]
         "cosine",
         "how the learning rate runs",

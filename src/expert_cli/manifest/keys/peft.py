@@ -27,10 +27,7 @@ class AdapterKeys(Strict):
 
     method: Literal["sft", "rft"] | None = key(
         "sft",
-        {
-            "sft": "supervised fine-tuning",
-            "rft": "supervised fine-tuning, then rounds of training.rft",
-        },
+        {"sft": "supervised fine-tuning", "rft": "supervised fine-tuning, then rounds of training.rft"},
         why="rows of questions and answers are all that it needs",
     )
     """Supervised fine-tuning (`sft`); `rft` (rejection-sampling fine-tuning) adds rounds of drawing answers, running them and

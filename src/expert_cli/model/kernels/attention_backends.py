@@ -25,15 +25,6 @@ DROPOUTS = ("attention_dropout", "attn_pdrop", "attention_probs_dropout_prob")
 """The names under which configurations of transformers say the dropout of attention."""
 
 
-def varlen_settings() -> frozenset[str]:
-    """Return what this torch's `varlen_attn` can be told, by name; nothing where there is none (before torch 2.10)."""
-    try:
-        from torch.nn.attention.varlen import varlen_attn
-    except ImportError:
-        return frozenset()
-    return _parameters(varlen_attn)
-
-
 @cache
 def _parameters(function: Any) -> frozenset[str]:
     return frozenset(inspect.signature(function).parameters)
@@ -41,7 +32,9 @@ def _parameters(function: Any) -> frozenset[str]:
 
 def repeats_for_varlen() -> bool:
     """Whether keys and values must be repeated for `varlen_attn`: that of torch 2.11 is not told of groups."""
-    return "enable_gqa" not in varlen_settings()
+    from torch.nn.attention.varlen import varlen_attn
+
+    return "enable_gqa" not in _parameters(varlen_attn)
 
 
 def _flash_lacks(device: DeviceName, dtype: Dtype, machine: Machine) -> str:
@@ -62,10 +55,7 @@ def _varlen_lacks(device: DeviceName, dtype: Dtype, machine: Machine) -> str:
         return "varlen is for NVIDIA GPUs"
     if dtype == "fp32":
         return "varlen has no fp32"
-    if not machine.gpus[0].is_ampere:
-        return "this GPU is older than Ampere"
-    has_settings = {"scale", "window_size"} <= varlen_settings()
-    return "" if has_settings else "this torch has no varlen_attn that takes a scale and a window; torch 2.11 has"
+    return "" if machine.gpus[0].is_ampere else "this GPU is older than Ampere"
 
 
 def _varlen_refuses(model: Any) -> str:

@@ -21,7 +21,6 @@ from expert_cli.model.kernels.lora import fuse, patch_dora
 from expert_cli.model.layers import recurrent_layers, require_compiler
 from expert_cli.model.loading.quantize import DTYPES
 from expert_cli.model.vocabulary_rows import spare_copies
-from expert_cli.utils.text import plural
 
 SPARE = 3
 """A copy of the weights is made where this many times its size is free: activations need room too."""
@@ -157,16 +156,6 @@ def with_capture(plan: KernelPlan, run: RunConfig) -> KernelPlan:
     return plan.with_line("capture", *used)
 
 
-def with_graphs(plan: KernelPlan, graphs: int) -> KernelPlan:
-    """Return the plan of a run that has ended, with how many graphs were compiled for its training."""
-    line = plan.lines["compile"]
-    if line.used == "off":
-        return plan
-    if not graphs:
-        return plan.with_line("compile", "off", f"{line.used} was asked for, but nothing was compiled")
-    return plan.with_line("compile", line.used, f"{line.reason}; {plural(graphs, 'graph')} compiled")
-
-
 def free_bytes(device: str) -> int:
     """Return the bytes of memory that are free for this process on a device."""
     return DEVICES[device].memory()[0]
@@ -194,9 +183,7 @@ def _fused(compute: ComputeConfig, model_type: str = "") -> Kernel:
         lack = f"Liger has no kernels for {model_type}"
     else:
         return Kernel(LIGER, "Liger's norms, rotary embeddings and activations")
-    return Kernel(
-        "off", f"{lack}; torch.compile takes whole layers" if compute.torch_compile else f"{lack}: {NOT_FUSED}"
-    )
+    return Kernel("off", lack + ("; torch.compile takes whole layers" if compute.torch_compile else f": {NOT_FUSED}"))
 
 
 def _for_model(plan: KernelPlan, model: Any, compute: ComputeConfig, machine: Machine) -> KernelPlan:

@@ -238,17 +238,13 @@ def _output(base: Any, x: torch.Tensor, part: torch.Tensor, factor: torch.Tensor
 
     The large product is added to LoRA's where it can be: on a GPU, what it reads of the sum meanwhile costs nothing.
     """
-    if not _multiplies(base, x.dtype):
+    only_multiplies = type(base).forward is torch.nn.Linear.forward and "forward" not in vars(base)
+    if not (only_multiplies and base.weight.dtype == x.dtype):
         output: torch.Tensor = base(x)
         output.view(-1, output.shape[-1]).addmm_(part, factor.t())
         return output
     small = part @ factor.t() if base.bias is None else torch.addmm(base.bias, part, factor.t())
     return small.addmm_(x.reshape(-1, x.shape[-1]), base.weight.t()).view(*x.shape[:-1], -1)
-
-
-def _multiplies(base: Any, dtype: torch.dtype) -> bool:
-    """Whether a layer does nothing but multiply with a weight in `dtype` and add a bias."""
-    return type(base).forward is torch.nn.Linear.forward and "forward" not in vars(base) and base.weight.dtype == dtype
 
 
 def _through_bases(

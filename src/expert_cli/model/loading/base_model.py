@@ -130,7 +130,6 @@ def _checked(folder: Path, wanted: str) -> str:
 
 def _require(found: str, wanted: str, what: Path) -> None:
     if wanted and found != wanted:
-        raise IntegrityError(
-            f"{what} has sha256 {found}, the manifest says {wanted}",
-            'Fetch the model again, or correct "sha256" of this base model in the manifest ("" = not checked)',
-        )
+        told = f"{what} has sha256 {found}, the manifest says {wanted}"
+        hint = 'Fetch the model again, or correct "sha256" of this base model in the manifest ("" = not checked)'
+        raise IntegrityError(told, hint)

@@ -60,10 +60,9 @@ def fetch_snapshot(model_id: str, *, offline: bool, report: Reporter) -> Path:
 
 def _hub_problem(model_id: str, error: BaseException, forbidden: str) -> EnvironmentProblem:
     if isinstance(error, errors.GatedRepoError):
-        return EnvironmentProblem(
-            f"{model_id} is gated: its owner asks for an agreement first",
-            f"Accept it on https://huggingface.co/{model_id} and log in (hf auth login), or {ELSEWHERE}",
-        )
+        message = f"{model_id} is gated: its owner asks for an agreement first"
+        hint = f"Accept it on https://huggingface.co/{model_id} and log in (hf auth login), or {ELSEWHERE}"
+        return EnvironmentProblem(message, hint)
     if isinstance(error, errors.RepositoryNotFoundError):
         return EnvironmentProblem(f"{model_id} is not on the Hugging Face hub, or is private", ELSEWHERE)
     if forbidden:
@@ -86,7 +85,7 @@ def fetch_package(package: Package, cache: Path, *, offline: bool, report: Repor
     if package.member:
         name += f"-{hashlib.sha256(package.member.encode()).hexdigest()[:12]}"
     folder = cache / "packages" / name
-    if (why := forbidden_by(asked=offline)) and fault(folder) is not None:
+    if (why := forbidden_by(asked=offline)) and fault(folder):
         raise EnvironmentProblem(
             f"{package} has not been fetched to {folder}, and the network, the package index too, may not be used: {why}",
             "Run once without that, or --base-model with the path of a local folder",

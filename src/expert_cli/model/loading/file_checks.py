@@ -81,10 +81,9 @@ def _weights(folder: Path) -> list[Path]:
     if not missing:
         return [folder / name for name in names]
     if pickled := sorted(file.name for file in folder.iterdir() if file.suffix in (".bin", ".pt", ".pth")):
-        raise InputError(
-            f"{folder} holds pickled weights only ({pickled[0]}), which can run code when they are read",
-            "Use a model with safetensors, or convert it where you trust it: model.save_pretrained(folder)",
-        )
+        told = f"{folder} holds pickled weights only ({pickled[0]}), which can run code when they are read"
+        hint = "Use a model with safetensors, or convert it where you trust it: model.save_pretrained(folder)"
+        raise InputError(told, hint)
     raise EnvironmentProblem(f"{folder} lacks {', '.join(missing[:3])}", "Fetch the model again, it is not complete")
 
 
@@ -92,10 +91,8 @@ def _refuse_code(folder: Path) -> None:
     config = _read(folder / "config.json")
     plain = json.dumps(config)  # whatever was spelled with escapes: at any depth, a key stands there as it is
     if kernel := next((key for key in _KERNEL_KEYS if f'"{key}": ' in plain), None):
-        raise InputError(
-            f'{folder / "config.json"} sets "{kernel}", which makes the loader fetch and run code',
-            "No published model needs this key: do not use this one",
-        )
+        message = f'{folder / "config.json"} sets "{kernel}", which makes the loader fetch and run code'
+        raise InputError(message, "No published model needs this key: do not use this one")
     # 10 s to import: only for a folder that is there
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 

@@ -118,19 +118,15 @@ def _load(file: Path, metadata: dict[str, Any], dtype: torch.dtype = torch.bfloa
             model, info = loaded
     except (ValueError, KeyError, NotImplementedError) as error:
         architecture = metadata.get("general.architecture")
-        raise InputError(
-            f"{file}: transformers cannot read this GGUF of architecture {architecture}: {first_line(error)}",
-            "Use the model as safetensors",
-        ) from error
+        told = f"{file}: transformers cannot read this GGUF of architecture {architecture}: {first_line(error)}"
+        raise InputError(told, "Use the model as safetensors") from error
     except (MemoryError, RuntimeError) as error:
-        raise EnvironmentProblem(
-            f"{file} cannot be unpacked: {first_line(error)}", "It needs 2 bytes of memory a weight, and some more"
-        ) from error
+        told = f"{file} cannot be unpacked: {first_line(error)}"
+        raise EnvironmentProblem(told, "It needs 2 bytes of memory a weight, and some more") from error
     missing = sorted(info["missing_keys"])
     if missing:  # they would be random numbers
-        raise IntegrityError(
-            f"{file} lacks {len(missing)} weights of the model: {', '.join(missing[:3])}", "Use another GGUF file"
-        )
+        told = f"{file} lacks {len(missing)} weights of the model: {', '.join(missing[:3])}"
+        raise IntegrityError(told, "Use another GGUF file")
     return model
 
 
@@ -193,9 +189,8 @@ def _special_tokens(file: Path, metadata: dict[str, Any], tokens: Sequence[str])
         if number is None:
             continue
         if not 0 <= number < len(tokens):
-            raise IntegrityError(
-                f"{file}: {key}_token_id is {number}, but there are {len(tokens)} tokens", "Use another GGUF file"
-            )
+            told = f"{file}: {key}_token_id is {number}, but there are {len(tokens)} tokens"
+            raise IntegrityError(told, "Use another GGUF file")
         named[name] = tokens[number]
     if metadata.get("tokenizer.ggml.add_bos_token", False) and "bos_token" in named:
         named["add_bos_token"] = True

