@@ -1,6 +1,6 @@
 """Measure what the tool adds to a plain PyTorch loop over the same batches, a step of each in turn in one process.
 
-    python -m benchmarks.bench_train [--manifest M] [--runs 5] [--json FILE]
+    python -m benchmarks.bench_train [--manifest M] [--runs 5] [--steps 40]
 
 Without M: 28 decoder layers of Qwen3-0.6B's form, so narrow that computing vanishes, and what a step of ours takes longer in
 milliseconds. Against the stock Trainer: `expert-cli benchmark --manifest M --against padded|flattening`.
@@ -10,25 +10,26 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
-import json
 import os
-import statistics
 import tempfile
 import time
-from collections.abc import Sequence
 from itertools import cycle, islice
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
 from transformers import TrainerCallback
 
-from benchmarks.lib.own_step import own_step, prepare, write_manifest
+from benchmarks.lib.own_step import CONFIG, own_step, write_manifest
 from expert_cli.model.kernels.chunked_loss import CausalLoss
 from expert_cli.utils.statistics import paired_ratio
 from tests.tiny import tiny_model_folder
 
+WARM = 5
+"""Steps of a run that are not counted."""
 SMALL_STEPS: dict[str, Any] = {
+    **CONFIG,
     "batch_size": 1,
     "gradient_accumulation_steps": 4,
     "max_seq_length": 64,
@@ -86,15 +87,13 @@ class PlainSteps(TrainerCallback):
         self.losses.append(float(total))
 
 
-def main(words: Sequence[str] | None = None) -> Pairs:
-    """Measure what the command line asks for, print it, and return every pair. words: the command line's."""
+def main() -> None:
+    """Measure what the command line asks for, and print it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--manifest", type=Path)
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--warm", type=int, default=5)
     parser.add_argument("--steps", type=int, default=40)
-    parser.add_argument("--json", type=Path, help="write every pair to this file")
-    options = parser.parse_args(words)
+    options = parser.parse_args()
     names = ("torch", "transformers", "peft", "bitsandbytes", "accelerate")
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in names)
     print(f"{versions}, OMP_NUM_THREADS {os.environ.get('OMP_NUM_THREADS', 'unset')}, {os.cpu_count()} cores")
@@ -103,23 +102,15 @@ def main(words: Sequence[str] | None = None) -> Pairs:
         manifest = options.manifest or narrow_project(Path(folder))
         for _ in range(options.runs):
             steps = PlainSteps()
-            own_step(prepare(manifest, options.warm + options.steps), [steps])
-            pairs += steps.pairs[options.warm :]
-    print(words_of(pairs))
-    if options.json:
-        options.json.write_text(json.dumps(pairs), encoding="utf-8")
-    return pairs
-
-
-def words_of(pairs: Pairs) -> str:
-    """Return the ratio of our step to the plain loop's next to it, and their difference."""
-    ratio = paired_ratio([a for a, _ in pairs], [b for _, b in pairs])
+            own_step(manifest, WARM + options.steps, [steps])
+            pairs += steps.pairs[WARM:]
+    ours, loops = zip(*pairs, strict=True)
+    ratio = paired_ratio(ours, loops)
     low, high = ratio.ci95 or (0.0, float("inf"))
-    more = statistics.median(a - b for a, b in pairs) * 1000
-    return (
+    print(
         f"a step of ours takes {ratio.mean:.3f} ({low:.3f}-{high:.3f}) times the loop's, median "
-        f"{statistics.median(a / b for a, b in pairs):.3f}, {len(pairs)} pairs; {more:+.2f} ms a step (median), loop "
-        f"{statistics.median(b for _, b in pairs) * 1000:.1f} ms"
+        f"{median(a / b for a, b in pairs):.3f}, {len(pairs)} pairs; {1000 * median(a - b for a, b in pairs):+.2f} ms a "
+        f"step (median), loop {1000 * median(loops):.1f} ms"
     )
 
 

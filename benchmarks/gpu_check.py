@@ -16,10 +16,11 @@ Without a GPU the shapes are tiny, so that the code is exercised; the figures me
 from __future__ import annotations
 
 import argparse
+import gc
 import random
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
@@ -27,7 +28,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.lib.own_step import free_memory, own_step, prepare, stock_step, write_manifest
+from benchmarks.lib.own_step import CONFIG, own_step, stock_step, write_manifest
 from benchmarks.lib.step_meter import StepMeter
 from expert_cli.config.settings import Settings
 from expert_cli.config.training_defaults import adapter
@@ -62,11 +63,11 @@ shorter inputs go through kernels of its own, which add up in another order."""
 
 @dataclass(frozen=True)
 class Way:
-    """How a step is taken. config: keys of `training.config`."""
+    """How a step is taken. config: keys of `training.config`. replaced: as `own_step` takes it."""
 
     config: Mapping[str, Any] = field(default_factory=dict)
     stock: bool = False
-    kernels: dict[str, bool] = field(default_factory=dict)
+    replaced: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
 
 
 GRAPH = {"use_cuda_graphs": True}
@@ -74,9 +75,9 @@ WAYS = {
     "stock": Way(stock=True),
     "eager": Way({"use_cuda_graphs": False}),
     "captured": Way(GRAPH),
-    "captured without fused LoRA": Way(GRAPH, kernels={"fused_lora": False}),
-    "captured without Liger": Way(GRAPH, kernels={"liger": False}),
-    "captured, plain PEFT": Way(GRAPH, kernels={"liger": False, "fused_lora": False}),
+    "captured without fused LoRA": Way(GRAPH, replaced={"fuse": lambda _: 0}),
+    "captured without Liger": Way(GRAPH, replaced={"liger_knows": lambda _: False}),
+    "captured, plain PEFT": Way({**GRAPH, "fused_kernels": "off"}),
     "captured, DoRA": Way({**GRAPH, "adapter_type": "dora"}),
     "captured, compiled layers": Way({**GRAPH, "torch_compile": True}),
 }
@@ -90,17 +91,13 @@ ROWS = [
 ]
 """Shape, tokens a step, way and weights of what is measured, what matters most first."""
 RATIOS = [
+    *((f"{one} captured bf16", f"{one} stock bf16", "") for one in (f"{a} {b}" for a, b in product(SHAPES, TOKENS))),
     *(
-        (f"{shape} {tokens} captured bf16", f"{shape} {tokens} stock bf16", "")
-        for shape, tokens in product(SHAPES, TOKENS)
+        (f"{shape} {TOKENS[1]} captured {weights}", f"{shape} {TOKENS[1]} captured bf16", f" (bar >= {bar})")
+        for (weights, bar), shape in product((("NF4 with copy", 0.98), ("NF4", 0.85)), SHAPES)
     ),
-    *(
-        (f"{shape} {TOKENS[1]} captured NF4 with copy", f"{shape} {TOKENS[1]} captured bf16", ">= 0.98")
-        for shape in SHAPES
-    ),
-    *((f"{shape} {TOKENS[1]} captured NF4", f"{shape} {TOKENS[1]} captured bf16", ">= 0.85") for shape in SHAPES),
 ]
-"""Two rows whose speeds are compared, and the bar."""
+"""Two rows whose speeds are compared, and the bar in words."""
 
 
 def main(words: Sequence[str] | None = None) -> dict[str, Any]:
@@ -111,14 +108,13 @@ def main(words: Sequence[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--only", nargs="+", metavar="NAME", default=[""])
     options = parser.parse_args(words)
     ends, on_gpu = time.monotonic() + 60 * options.minutes, torch.cuda.is_available()
-    found: dict[str, Any] = {
-        "machine": torch.cuda.get_device_name() if on_gpu else "CPU, tiny shapes",
-        "versions": dict(machine.inspect().versions),
-    }
+    card = torch.cuda.get_device_name() if on_gpu else "CPU, tiny shapes"
+    found: dict[str, Any] = {"machine": card, "versions": dict(machine.inspect().versions)}
     print(found, flush=True)
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         found |= {"checks": check(make_model(home, "qwen3", on_gpu=on_gpu), on_gpu=on_gpu), "rows": {}}
+        rows = found["rows"]
         for shape, tokens, way, weights in ROWS:
             name = f"{shape} {tokens} {way} {weights}"
             if not any(part in name for part in options.only):
@@ -127,16 +123,21 @@ def main(words: Sequence[str] | None = None) -> dict[str, Any]:
                 print(f"{name}: no time left", flush=True)
                 continue
             try:
-                row = measure(home, shape, tokens, WAYS[way], weights, on_gpu=on_gpu)
-                print(f"{name}: {in_words(row)}", flush=True)
+                rows[name] = measure(home, shape, tokens, WAYS[way], weights, on_gpu=on_gpu)
+                print(f"{name}: {in_words(rows[name])}", flush=True)
             except Exception as error:  # noqa: BLE001  a way that fails costs no other one
-                row = {"failed": f"{type(error).__name__}: {error}"}
-                print(f"{name}: failed: {row['failed'][:300]}", flush=True)
-            free_memory()
-            found["rows"][name] = row
+                rows[name] = {"failed": f"{type(error).__name__}: {error}"}
+                print(f"{name}: failed: {rows[name]['failed'][:300]}", flush=True)
+            gc.collect()
+            if on_gpu:
+                torch.cuda.empty_cache()
+                torch.cuda.reset_peak_memory_stats()
             if options.json:
                 write_json(options.json, found)
-    print("\n".join(ratios(found["rows"])))
+    speeds = {name: row["tokens_per_s"] for name, row in rows.items() if "tokens_per_s" in row}
+    for one, other, bar in RATIOS:
+        if {one, other} <= speeds.keys():
+            print(f"{one} / {other}: {speeds[one] / speeds[other]:.2f}{bar}")
     return found
 
 
@@ -191,9 +192,10 @@ def documents(longest: int) -> list[tuple[str, str]]:
 
 def measure(home: Path, shape: str, tokens: int, way: Way, weights: str, *, on_gpu: bool) -> dict[str, Any]:
     """Return the row of one way."""
-    meter, length = (StepMeter(10, 20), 2048) if on_gpu else (StepMeter(1, 2, 1), 64)
+    meter, length, longest = (StepMeter(10, 20), 2048, 170) if on_gpu else (StepMeter(1, 2, 1), 64, 12)
     quantization, its_config = WEIGHTS[weights]
     config = {
+        **CONFIG,
         **way.config,
         **its_config,
         "batch_size": tokens // 2048,
@@ -202,15 +204,16 @@ def measure(home: Path, shape: str, tokens: int, way: Way, weights: str, *, on_g
         "pretokenized_cache": "store",
         "torch_compile_backend": "inductor" if on_gpu else "aot_eager",
     }
-    rows = documents(170 if on_gpu else 12)
-    manifest = write_manifest(home / "project", make_model(home, shape, on_gpu=on_gpu), quantization, rows, config)
-    asked = prepare(manifest, meter.steps)
-    done = stock_step(asked, [meter]) if way.stock else own_step(asked, [meter], **way.kernels)
+    model = make_model(home, shape, on_gpu=on_gpu)
+    manifest = write_manifest(home / "project", model, quantization, documents(longest), config)
+    asked = manifest, meter.steps, [meter]
+    done = stock_step(*asked) if way.stock else own_step(*asked, way.replaced)
+    work = meter.cost.per_token * done.real + meter.cost.per_trained_token * done.trained
     peak = peak_flops(torch.cuda.get_device_name()) if on_gpu else None
     return {
         "ms": 1000 * meter.step_s,
         "tokens_per_s": done.real / meter.step_s,
-        "mfu": done.flops / meter.step_s / peak[0] if peak else None,
+        "mfu": work / meter.step_s / peak[0] if peak else None,
         "busy": meter.kernel_s / meter.step_s if meter.kernel_s is not None else None,
         "peak_gb": meter.peak_gb,
         "loss": meter.loss,
@@ -226,16 +229,6 @@ def in_words(row: dict[str, Any]) -> str:
         f"{row['ms']:.1f} ms  {row['tokens_per_s']:,.0f} tokens/s  MFU {mfu}  busy {busy}  {row['peak_gb']:.1f} GB  "
         f"loss {row['loss']:.4f}{f'  capture {captured}' * bool(captured)}"
     )
-
-
-def ratios(rows: dict[str, dict[str, Any]]) -> list[str]:
-    """Return a line for each ratio of `RATIOS` both of whose rows were measured."""
-    speeds = {name: row["tokens_per_s"] for name, row in rows.items() if "tokens_per_s" in row}
-    return [
-        f"{one} / {other}: {speeds[one] / speeds[other]:.2f} {f'(bar {bar})' if bar else ''}".rstrip()
-        for one, other, bar in RATIOS
-        if one in speeds and other in speeds
-    ]
 
 
 if __name__ == "__main__":

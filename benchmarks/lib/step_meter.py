@@ -1,4 +1,4 @@
-"""What the steps of a Trainer cost, whoever's it is: time, kernel time and losses, watched by a callback."""
+"""What the steps of a Trainer cost, whoever's it is: time, kernel time, arithmetic and losses, watched by a callback."""
 
 from __future__ import annotations
 
@@ -6,9 +6,14 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from torch.profiler import ProfilerActivity, profile
 from transformers import TrainerCallback
+
+from expert_cli.data.packing.packed_dataset import PackedDataset
+from expert_cli.model.flops import Flops, flops
+from expert_cli.utils.length_histogram import LengthHistogram
 
 
 @dataclass
@@ -16,7 +21,7 @@ class StepMeter(TrainerCallback):
     """Times `measured` steps after `warm` others, then profiles `profiled` more on a GPU.
 
     step_s: seconds of a measured step, their mean. kernel_s: of these the GPU computes and copies; None on a CPU. loss: the
-    last that was logged by then. peak_gb: of the GPU's memory, by then; 0 on a CPU.
+    last that was logged by then. peak_gb: of the GPU's memory, by then; 0 on a CPU. cost: what a token costs.
     """
 
     warm: int
@@ -26,12 +31,19 @@ class StepMeter(TrainerCallback):
     kernel_s: float | None = None
     loss: float = float("nan")
     peak_gb: float = 0.0
-    _profile: Any = field(default=None, repr=False)
+    cost: Flops = field(init=False)
 
     @property
     def steps(self) -> int:
         """Steps that it needs in all."""
         return self.warm + self.measured + self.profiled
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **parts: Any) -> None:  # noqa: ARG002
+        """Count what a token costs."""
+        rows = parts["train_dataloader"].dataset
+        is_ours = isinstance(rows, PackedDataset)
+        lengths = rows.document_lengths if is_ours else LengthHistogram.of(np.array([*map(len, rows["input_ids"])]))
+        self.cost = flops(parts["model"].get_base_model(), lengths, recomputed=False)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
         """Start or stop the clock or the profiler, once all that was asked of the GPU is done."""
@@ -46,11 +58,11 @@ class StepMeter(TrainerCallback):
             self.step_s = (self.step_s + time.perf_counter()) / self.measured
             if on_gpu:
                 self.peak_gb = torch.cuda.max_memory_allocated() / 2**30
-                self._profile = profile(activities=[ProfilerActivity.CUDA])
-                self._profile.start()
-        elif self._profile is not None:
-            self._profile.stop()
-            self.kernel_s = kernel_seconds(self._profile.events()) / self.profiled
+                self.profiler: Any = profile(activities=[ProfilerActivity.CUDA])
+                self.profiler.start()
+        elif on_gpu:
+            self.profiler.stop()
+            self.kernel_s = kernel_seconds(self.profiler.events()) / self.profiled
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:  # noqa: ARG002
         """Remember the loss."""

@@ -11,7 +11,7 @@ from transformers import TrainerCallback
 from benchmarks import gpu_check
 from benchmarks.bench_train import SMALL_STEPS, PlainSteps
 from benchmarks.gpu_check import Way, main
-from benchmarks.lib.own_step import own_step, prepare, write_manifest
+from benchmarks.lib.own_step import own_step, write_manifest
 from expert_cli.runs.metrics import read_json
 from tests import tiny
 
@@ -75,6 +75,6 @@ class Losses(TrainerCallback):
 
 def test_the_plain_loop_takes_the_same_steps(manifest: Path) -> None:
     plain, ours = PlainSteps(), Losses()
-    own_step(prepare(manifest, 3), [plain, ours])
+    own_step(manifest, 3, [plain, ours])
     assert len(set(ours.found)) == 3
     assert plain.losses == pytest.approx(ours.found, abs=1e-5)
