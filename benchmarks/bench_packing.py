@@ -1,6 +1,6 @@
 """Measure packing: documents a second, fill, and how alike the documents of a pack are; one core, the median of three.
 
-    python -m benchmarks.bench_packing [--documents 1000000] [--capacity 2048] [--spider DIR]
+    python -m benchmarks.bench_packing [--documents 1000000] [--spider DIR]
 
 Log-normal lengths first. Where `trl` is importable, its `pack_dataset` ("bfd") runs on the first 200,000 of the same
 documents: with batches of 1000 rows, its default, and with all rows in one. Its time includes copying the ids (one byte each
@@ -15,14 +15,14 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import importlib.util
 import json
 import re
-import statistics
 import time
 from collections.abc import Callable
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
+from statistics import mean, median
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,8 @@ from expert_cli.data.packing.pack_plan import PackingPlan, Pieces, best_fit, con
 from expert_cli.data.packing.random_fit import epoch_order, random_fit
 from expert_cli.utils.length_histogram import LengthHistogram
 
+Lengths = NDArray[np.int64]
+CAPACITY = 2048
 MEDIANS = (100, 200, 400, 900)
 TRL_DOCUMENTS = 200_000
 EXPERTS = Path(__file__).parents[1] / "experts"
@@ -40,10 +42,10 @@ WORLDS = {"neo4j": "schema", "sql": "context", "spider": "db_id"}
 SEEDS = range(3)
 
 
-def lengths_of(documents: int, median: int, capacity: int) -> NDArray[np.int64]:
-    """Draw log-normal lengths (sigma 0.8) between 1 and `capacity`; the same ones every time."""
-    drawn = np.random.default_rng(median).lognormal(np.log(median), 0.8, documents)
-    return np.clip(drawn.astype(np.int64), 1, capacity)
+def lengths_of(documents: int, middle: int, most: int) -> Lengths:
+    """Draw log-normal lengths (sigma 0.8) between 1 and `most`; the same ones every time."""
+    drawn = np.random.default_rng(middle).lognormal(np.log(middle), 0.8, documents)
+    return np.clip(drawn.astype(np.int64), 1, most)
 
 
 def median_seconds(work: Callable[[], Any], times: int = 3) -> tuple[float, Any]:
@@ -54,10 +56,10 @@ def median_seconds(work: Callable[[], Any], times: int = 3) -> tuple[float, Any]
         started = time.process_time()
         result = work()
         seconds.append(time.process_time() - started)
-    return statistics.median(seconds), result
+    return median(seconds), result
 
 
-def whole(lengths: NDArray[np.int64]) -> Pieces:
+def whole(lengths: Lengths) -> Pieces:
     """Return documents of these lengths, each in one piece."""
     return Pieces(np.arange(len(lengths)), np.zeros_like(lengths), lengths)
 
@@ -67,12 +69,14 @@ def fill(packs: PackingPlan, capacity: int) -> float:
     return float(packs.lengths.sum() / (len(packs) * capacity))
 
 
-def show(what: str, documents: int, seconds: float, packs: int, fill: float) -> None:
-    """Print one line of figures."""
-    print(f"{what:32}{documents / seconds:>14,.0f} documents/s{packs:>10,} packs{fill:>10.3%} full")
+def bench_way(name: str, lengths: Lengths, way: Callable[[], Any], times: int = 3) -> None:
+    """Pack documents in one way and print a line of figures."""
+    seconds, packs = median_seconds(way, times)
+    speed, full = len(lengths) / seconds, lengths.sum() / (len(packs) * CAPACITY)
+    print(f"  {name:30}{speed:>14,.0f} documents/s{len(packs):>10,} packs{full:>10.3%} full")
 
 
-def bench_trl(lengths: NDArray[np.int64], capacity: int) -> None:
+def bench_trl(lengths: Lengths) -> None:
     """Pack rows of zeros with TRL."""
     import datasets
     import pyarrow as pa
@@ -80,15 +84,13 @@ def bench_trl(lengths: NDArray[np.int64], capacity: int) -> None:
     trl = importlib.import_module("trl")
     datasets.disable_progress_bars()
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-    ids = pa.ListArray.from_arrays(offsets, np.zeros(offsets[-1], np.int8))
-    rows = datasets.Dataset(pa.table({"input_ids": ids}))
-    for batch_size, name in ((1000, "  trl, batches of 1000"), (len(lengths), "  trl, all at once")):
+    rows = datasets.Dataset(pa.table({"input_ids": pa.ListArray.from_arrays(offsets, np.zeros(offsets[-1], np.int8))}))
+    for batch_size, name in ((1000, "trl, batches of 1000"), (len(lengths), "trl, all at once")):
         options = {"batch_size": batch_size, "keep_in_memory": True, "load_from_cache_file": False}
-        seconds, packed = median_seconds(partial(trl.pack_dataset, rows, capacity, "bfd", options), times=1)
-        show(name, len(lengths), seconds, len(packed), lengths.sum() / (len(packed) * capacity))
+        bench_way(name, lengths, partial(trl.pack_dataset, rows, CAPACITY, "bfd", options), times=1)
 
 
-def rows_of(name: str, file: Path) -> tuple[NDArray[np.int64], list[dict[str, str]]]:
+def rows_of(name: str, file: Path) -> tuple[Lengths, list[dict[str, str]]]:
     """Return the tokens of every row of a file with SmolLM2's tokenizer, and the rows."""
     from expert_cli.config.plan import make_plan
     from expert_cli.config.resolve import Overrides
@@ -118,7 +120,7 @@ def likeness(packs: PackingPlan, keys: list[str]) -> tuple[float, float]:
     pack_of = np.empty(len(keys), np.int64)
     pack_of[packs.pieces.documents] = np.repeat(np.arange(len(packs)), np.diff(packs.offsets))
 
-    def pairs(groups: NDArray[np.int64]) -> int:
+    def pairs(groups: Lengths) -> int:
         counts = np.unique(groups, return_counts=True)[1]
         return int((counts * (counts - 1) // 2).sum())
 
@@ -136,42 +138,34 @@ def bench_likeness(name: str, file: Path) -> None:
         cut = whole(np.minimum(lengths, capacity))
         alike = best_fit(cut, capacity)
         drawn = [random_fit(cut, capacity, seed, 0) for seed in SEEDS]
-        fills = fill(alike, capacity), statistics.mean(fill(packs, capacity) for packs in drawn)
+        fills = fill(alike, capacity), mean(fill(packs, capacity) for packs in drawn)
         told = f"| {name} | {capacity} | {fills[0]:.2%} | {fills[1]:.2%} |"
         for key, values in keys.items():
             share, chance = likeness(alike, values)
-            ratio = statistics.mean(likeness(packs, values)[0] for packs in drawn) / chance
+            ratio = mean(likeness(packs, values)[0] for packs in drawn) / chance
             told += f" {key}: {share:.1%}, {share / chance:.2f} x | {ratio:.2f} x |"
         print(told)
 
 
 def main() -> None:
     """Print the figures for every median, those of the sizes and of the epoch's order, and the likeness of real rows."""
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--documents", type=int, default=1_000_000)
-    parser.add_argument("--capacity", type=int, default=2048)
     parser.add_argument("--spider", type=Path)
     options = parser.parse_args()
-    has_trl = importlib.util.find_spec("trl") is not None
-    for median in MEDIANS:
-        lengths = lengths_of(options.documents, median, options.capacity)
-        print(f"median {median}")
-        ways = {
-            "random": partial(random_fit, whole(lengths), options.capacity, 42, 0),
-            "best_fit": partial(best_fit, whole(lengths), options.capacity),
-            "concat": partial(concat, whole(lengths), options.capacity),
-            "off": partial(no_packing, whole(lengths)),
-        }
-        for name, way in ways.items():
-            seconds, packs = median_seconds(way)
-            show(f"  {name}", len(lengths), seconds, len(packs), fill(packs, options.capacity))
-        if has_trl:
-            bench_trl(lengths[:TRL_DOCUMENTS], options.capacity)
-    lengths = lengths_of(options.documents, MEDIANS[-1], 1 << 20)
-    counted = LengthHistogram.of(lengths)
-    print(f"right_size {median_seconds(partial(length_table, counted, options.capacity))[0]:.2f} s")
-    print(f"recommend {median_seconds(partial(recommend, counted, options.capacity))[0]:.2f} s")
-    print(f"epoch_order {median_seconds(lambda: epoch_order(options.documents, 42, 0))[0]:.2f} s")
+    for middle in MEDIANS:
+        lengths = lengths_of(options.documents, middle, CAPACITY)
+        print(f"median {middle}")
+        bench_way("random", lengths, partial(random_fit, whole(lengths), CAPACITY, 42, 0))
+        bench_way("best_fit", lengths, partial(best_fit, whole(lengths), CAPACITY))
+        bench_way("concat", lengths, partial(concat, whole(lengths), CAPACITY))
+        bench_way("off", lengths, partial(no_packing, whole(lengths)))
+        if find_spec("trl"):
+            bench_trl(lengths[:TRL_DOCUMENTS])
+    counted = LengthHistogram.of(lengths_of(options.documents, MEDIANS[-1], 1 << 20))
+    print(f"right_size {median_seconds(partial(length_table, counted, CAPACITY))[0]:.2f} s")
+    print(f"recommend {median_seconds(partial(recommend, counted, CAPACITY))[0]:.2f} s")
+    print(f"epoch_order {median_seconds(partial(epoch_order, options.documents, 42, 0))[0]:.2f} s")
     print("| set | capacity | fill, best fit | fill, random | likeness, best fit: share, against chance | random |")
     print("|---|---|---|---|---|---|")
     for name in ("json", "typescript", "neo4j", "sql"):

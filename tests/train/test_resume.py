@@ -17,7 +17,7 @@ from transformers import TrainerCallback
 
 import expert_cli
 from benchmarks import kill_test
-from benchmarks.kill_test import WORKERS, Case, Moment
+from benchmarks.kill_test import WORKERS, Moment
 from expert_cli.errors import InputError, IntegrityError, TrainingFailed
 from expert_cli.pipeline.train import RunOptions
 from expert_cli.runs.metrics import read_json
@@ -244,16 +244,14 @@ MOMENTS = (
     Moment("a later one half written", lambda now: now.writing and bool(now.saved)),
     Moment("after the last checkpoint", lambda now: STEPS in now.saved and not now.complete),
 )
-CASE = Case(
-    {**WORKERS, "gradient_accumulation_steps": 2, "dropout": 0.1, "optim": "adamw_8bit", "rank": 64, "bf16": True}
-    | {"batch_size": 2, "max_steps": STEPS, "save_steps": 2},
-    "int4",
-)
+KILLED = {**WORKERS, "gradient_accumulation_steps": 2, "dropout": 0.1, "optim": "adamw_8bit", "rank": 64, "bf16": True}
+KILLED |= {"batch_size": 2, "max_steps": STEPS, "save_steps": 2}
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="forks, stops and kills processes")
 def test_a_killed_run_ends_like_an_unbroken_one(tmp_path: Path) -> None:
-    manifest = kill_test.write_project(tmp_path / "project", tiny.tiny_model_folder(tmp_path / "model"), CASE)
+    model = tiny.tiny_model_folder(tmp_path / "model")
+    manifest = kill_test.write_project(tmp_path / "project", model, "int4", KILLED)
     kill_test.finish(Forked(kill_test.command(manifest, tmp_path / "unbroken"), tmp_path))
     broken = kill_test.command(manifest, tmp_path / "broken")
     for moment in MOMENTS:
