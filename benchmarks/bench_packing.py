@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+import expert_cli
 from expert_cli.data.packing.pack_plan import PackingPlan, Pieces, best_fit, concat, length_table, no_packing, recommend
 from expert_cli.data.packing.random_fit import epoch_order, random_fit
 from expert_cli.utils.length_histogram import LengthHistogram
@@ -92,16 +93,8 @@ def bench_trl(lengths: Lengths) -> None:
 
 def rows_of(name: str, file: Path) -> tuple[Lengths, list[dict[str, str]]]:
     """Return the tokens of every row of a file with SmolLM2's tokenizer, and the rows."""
-    from expert_cli.config.plan import make_plan
-    from expert_cli.config.resolve import Overrides
-    from expert_cli.hardware.machine import inspect
-    from expert_cli.pipeline.pretokenize import store_for
-    from expert_cli.pipeline.training_data import resolve_inputs
-    from expert_cli.utils.reporter import NullReporter
-
     manifest = EXPERTS / f"expert-{'sql' if name == 'spider' else name}" / "manifest.json"
-    run = make_plan(manifest, inspect(), Overrides(base_model="smollm2", dataset=str(file))).run
-    documents = store_for(run, resolve_inputs(run, NullReporter()), NullReporter()).split("train")
+    documents = expert_cli.pretokenize(manifest, base_model="smollm2", dataset=str(file)).store.split("train")
     rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     if documents is None or len(documents) != len(rows):
         raise SystemExit(f"{file}: rows were left out, keys would not fit")

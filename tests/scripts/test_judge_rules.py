@@ -7,7 +7,6 @@ import json
 import sqlite3
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -78,9 +77,8 @@ def test_the_benchmark_runs(database: Path, tmp_path: Path, capsys: pytest.Captu
     assert "our spider and the official spider: 0 of 40 apart" in printed
 
 
-def options(out: Path, **more: Any) -> argparse.Namespace:
-    said = {"base_model": "smollm2", "limit": None, "max_steps": None, "real_limit": 300, "shots": 3}
-    return argparse.Namespace(out=out, data=None, experts=list(measured.EXPERTS), **{**said, **more})
+def options(out: Path, limit: int | None = None, max_steps: int | None = None) -> argparse.Namespace:
+    return argparse.Namespace(out=out, data=None, experts=list(measured.EXPERTS), limit=limit, max_steps=max_steps)
 
 
 @pytest.mark.parametrize("more", [{}, {"limit": 2, "max_steps": 5}], ids=["all", "little"])
