@@ -4,7 +4,8 @@
 
 ARCHIVE: the source of llama-cpp-python, `pip download --no-deps --no-binary llama-cpp-python llama-cpp-python`, which brings
 templates of families that TRL has not; these are left out without it. Hypothesis draws the same conversations each time: system
-messages, tools, calls one or two at once, results, reasoning, weights, control tokens in what is said.
+messages, tools, calls one or two at once, results, reasoning, weights, control tokens in what is said. The first differences of
+each kind are shown on stderr.
 
 A row of the table says of a family how many were drawn; how many of those that became a document are `apply_chat_template`'s
 text, and its ids with `sanitize_control_tokens=True`; how many masks are those of two other ways to find the answers: each
@@ -18,10 +19,9 @@ from __future__ import annotations
 import argparse
 import datetime as dt
 import json
+import sys
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -33,93 +33,45 @@ from transformers import PreTrainedTokenizerFast
 from transformers.utils import chat_template_utils
 from transformers.utils.chat_template_utils import render_jinja_template
 
-from benchmarks.lib.conversations import FAMILIES, Family, control_tokens, conversations, spelled
+from benchmarks.lib.conversations import FAMILIES, Family, control_tokens, conversations
 from expert_cli._compat import MARKERS
 from expert_cli.config.run_config import ColumnMapping
 from expert_cli.data.columns import choose_columns
 from expert_cli.data.encode import Encoder
 from expert_cli.data.fields import BadRow
 from expert_cli.data.rows import to_row
-from expert_cli.data.templates.chat import Template
 from expert_cli.data.templates.make_template import DATE, make_template
 from expert_cli.data.templates.mask import Document
+from tests.tiny import tiny_backend
 
 Span = tuple[int, int]
-HEADS = (
-    "family",
-    "drawn",
-    "compared",
-    "text equal",
-    "ids equal",
-    "mask = prefixes",
-    "mask = generation",
-    "one document an answer",
-    "refused",
-    "of these expressible",
-)
+COMPARED = ("text equal", "ids equal", "mask = prefixes", "mask = generation", "one document an answer")
+REFUSED = "refused"
+HEADS = ("family", "drawn", "compared", *COMPARED, REFUSED, "of these expressible")
 
 
-@dataclass
-class Tally:
-    """What became of the conversations of one family; the first few of each kind of difference are kept."""
-
-    counts: Counter[str] = field(default_factory=Counter)
-    examples: dict[str, list[str]] = field(default_factory=dict)
-
-    def note(self, what: str, good: bool, row: dict[str, Any], shown: object = "") -> None:
-        """Count one comparison."""
-        self.counts[f"{what} compared"] += 1
-        self.counts[what] += good
-        if not good:
-            kept = self.examples.setdefault(what, [])
-            if len(kept) < 3:
-                kept.append(f"{json.dumps(row, ensure_ascii=False)}\n    {shown}")
-
-    def share(self, what: str) -> str:
-        """Return how many of the comparisons were good; "" where there was none."""
-        total = self.counts[f"{what} compared"]
-        return f"{self.counts[what]:,} of {total:,}" if total else ""
-
-
-@dataclass
 class Comparison:
-    """One family's template, ours and transformers'. thinking: `enable_thinking`, which both are given."""
+    """One family's template, ours and transformers', and how many comparisons of each kind there were, and were good."""
 
-    family: Family
-    jinja: str
-    thinking: bool = False
-    tally: Tally = field(default_factory=Tally)
-
-    @cached_property
-    def hf(self) -> PreTrainedTokenizerFast:
-        """A tokenizer of bytes with the family's control tokens."""
-        from tests.tiny import tiny_backend
-
+    def __init__(self, family: Family, jinja: str) -> None:
+        self.family, self.jinja = family, jinja
         backend = Tokenizer.from_str(tiny_backend().to_str())
         backend.add_special_tokens(
-            [AddedToken(t, special=True, normalized=False) for t in control_tokens(self.family, self.jinja)]
+            [AddedToken(t, special=True, normalized=False) for t in control_tokens(family, jinja)]
         )
-        return PreTrainedTokenizerFast(
-            tokenizer_object=backend,
-            eos_token=self.family.eos,
-            **({"bos_token": self.family.bos} if self.family.bos else {}),
-        )
+        self.hf = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token=family.eos, bos_token=family.bos or None)
+        self.ours = make_template("", self.hf, eos_token=family.eos, given=jinja)
+        self.encoder = Encoder(self.ours)
+        self.drawn = 0
+        self.good, self.all = Counter[str](), Counter[str]()
 
-    @cached_property
-    def ours(self) -> Template:
-        """The template as a run has it."""
-        return make_template(
-            "",
-            self.hf,
-            eos_token=self.family.eos,
-            given=self.jinja,
-            chat_template_kwargs={"enable_thinking": True} if self.thinking else {},
-        )
-
-    @cached_property
-    def encoder(self) -> Encoder:
-        """What makes ids of our documents."""
-        return Encoder(self.ours)
+    def note(self, what: str, good: bool, row: dict[str, Any], shown: object) -> None:
+        """Count one comparison, and show the first that are not good."""
+        self.all[what] += 1
+        self.good[what] += good
+        if not good and self.all[what] - self.good[what] <= 3:
+            told = json.dumps(row, ensure_ascii=False)
+            print(f"{self.family.name}, {what}: {told}\n    {shown}", file=sys.stderr)
 
     def rendered(
         self, row: dict[str, Any], count: int | None = None, *, generate: bool = False, jinja: str | None = None
@@ -132,18 +84,16 @@ class Comparison:
                 chat_template=jinja or self.jinja,
                 tokenize=False,
                 add_generation_prompt=generate,
-                enable_thinking=self.thinking,
+                enable_thinking=False,
             )
         )
 
     def compare(self, row: dict[str, Any]) -> None:
         """Compare one conversation."""
-        tally = self.tally
-        tally.counts["drawn"] += 1
+        self.drawn += 1
         try:
             read = to_row(row, choose_columns(list(row), ColumnMapping(), "drawn"), ColumnMapping(), "drawn")
         except BadRow:
-            tally.counts["bad rows"] += 1
             return
         (documents,) = self.ours.documents([read])
         if isinstance(documents, str):
@@ -151,21 +101,17 @@ class Comparison:
                 shown = not self.lost(row, self.rendered(row))
             except Exception:  # noqa: BLE001  a template raises anything
                 shown = False
-            tally.note("refused rightly", not shown, row, documents)
+            self.note(REFUSED, not shown, row, documents)
             return
-        if len(documents) > 1 or (
-            sum(turn["role"] == "assistant" for turn in row["messages"]) > 1 and self.split(documents, row)
-        ):
-            tally.counts["one an answer"] += 1
+        answers = sum(turn["role"] == "assistant" for turn in row["messages"])
+        if len(documents) > 1 or (answers > 1 and self.split(documents, row)):
             self.compare_split(row, documents)
             return
         (document,) = documents
-        whole = self.rendered(row)
-        text = text_of(document)
+        whole, text = self.rendered(row), text_of(document)
         end = len(text) if whole.startswith(text) else len(text) - len(self.ours.end_token)
-        rest = whole[end:]
-        same = whole[:end] == text[:end] and not rest.replace(self.family.eos, "").strip()
-        tally.note("text", same, row, f"{whole!r}\n    {text!r}")
+        same = whole[:end] == text[:end] and not whole[end:].replace(self.family.eos, "").strip()
+        self.note("text equal", same, row, f"{whole!r}\n    {text!r}")
         if same:
             self.compare_ids(row, document)
             self.compare_masks(row, document, whole)
@@ -190,7 +136,7 @@ class Comparison:
             ((start, stop),) = joined(list(spans_of(document, len(text)))) or ((0, 0),)
             asked = self.asked(row, number, answered)
             good = good and (asked is None or start == asked) and stop == len(text)
-        self.tally.note("split", good, row, str(documents))
+        self.note("one document an answer", good, row, str(documents))
 
     def compare_ids(self, row: dict[str, Any], document: Document) -> None:
         """Compare the ids with transformers' own, control tokens in what the row says being text."""
@@ -202,33 +148,35 @@ class Comparison:
             turns_of(row),
             tools=row.get("tools"),
             chat_template=self.jinja,
-            enable_thinking=self.thinking,
+            enable_thinking=False,
             sanitize_control_tokens=True,
         )
         expected = encoding["input_ids"]
         same = encoded[: len(expected)] == expected[: len(encoded)]
-        self.tally.note("ids", same, row, f"{encoded}\n    {expected}")
+        self.note("ids equal", same, row, f"{encoded}\n    {expected}")
 
     def compare_masks(self, row: dict[str, Any], document: Document, whole: str) -> None:
         """Compare the trained characters with those of other ways to find them."""
         ours = list(spans_of(document, len(whole)))
         answers = [number for number, turn in enumerate(row["messages"]) if turn["role"] == "assistant"]
-        trained = [row["messages"][number].get("weight", 1) != 0 for number in answers]
         asked = [self.asked(row, number, whole) for number in answers]
+
+        def note(what: str, found: list[Span]) -> None:
+            kept = [row["messages"][number].get("weight", 1) != 0 for number in answers]
+            expected = joined([span for span, is_kept in zip(found, kept, strict=True) if is_kept])
+            self.note(what, expected == ours, row, f"{expected} {ours} {whole!r}")
+
         found = [self.by_prefix(row, number, start, whole) for number, start in zip(answers, asked, strict=True)]
         prefixes = [span for span in found if span]
         if len(prefixes) == len(answers):
-            expected = [span for span, kept in zip(prefixes, trained, strict=True) if kept]
-            self.tally.note("prefixes", joined(expected) == ours, row, f"{expected} {ours} {whole!r}")
+            note("mask = prefixes", prefixes)
         spans = self.by_generation(row, whole)
         if len(spans) == len(answers) and not (self.family.headed and None in asked):
             spans = [(max(a, at or 0), self.ended(a, b, whole)) for (a, b), at in zip(spans, asked, strict=True)]
-            expected = [span for span, kept in zip(spans, trained, strict=True) if kept]
-            self.tally.note("generation", joined(expected) == ours, row, f"{expected} {ours} {whole!r}")
+            note("mask = generation", spans)
 
     def by_generation(self, row: dict[str, Any], whole: str) -> list[Span]:
         """Where answers stand by TRL's template with `{% generation %}`; nowhere if there is none, or it writes otherwise."""
-        tokens: dict[str, Any] = {"bos_token": self.family.bos, "eos_token": self.family.eos}
         marked = self.family.marked()
         if not marked:
             return []
@@ -237,8 +185,9 @@ class Comparison:
             tools=row.get("tools"),
             chat_template=marked,
             return_assistant_tokens_mask=True,
-            enable_thinking=self.thinking,
-            **tokens,
+            enable_thinking=False,
+            bos_token=self.family.bos,
+            eos_token=self.family.eos,
         )
         (text,), (found,) = rendered
         return [(int(start), int(stop)) for start, stop in found] if text == whole else []
@@ -327,26 +276,20 @@ class _Then(dt.datetime):
         return cls(DATE.year, DATE.month, DATE.day, tzinfo=tz)
 
 
-def compared(family: Family, count: int, llama_cpp: Path | None, *, thinking: bool = False) -> Tally | None:
-    """Return what became of so many conversations of a family, drawn alike each time; None without its template.
-
-    thinking: the template is given `enable_thinking` true.
-    """
-    jinja = family.jinja(llama_cpp)
-    if not jinja:
-        return None
-    comparison = Comparison(family, jinja, thinking)
+def compared(family: Family, jinja: str, count: int) -> Comparison:
+    """Compare so many conversations of a family, drawn alike each time."""
+    comparison = Comparison(family, jinja)
 
     @settings(
         max_examples=count, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck)
     )
-    @given(conversations())
+    @given(conversations(spelled=family.spelled))
     def compare(row: dict[str, Any]) -> None:
-        comparison.compare(spelled(row) if family.spelled else row)
+        comparison.compare(row)
 
     with mock.patch.object(chat_template_utils, "datetime", _Then):
         compare()
-    return comparison.tally
+    return comparison
 
 
 def main() -> None:
@@ -355,28 +298,23 @@ def main() -> None:
     parser.add_argument("families", nargs="*", help="all where none is named")
     parser.add_argument("--conversations", type=int, default=2000)
     parser.add_argument("--llama-cpp", type=Path)
-    parser.add_argument("--examples", action="store_true", help="show some differences of each kind")
-    given_ = parser.parse_args()
+    options = parser.parse_args()
     print(f"| {' | '.join(HEADS)} |\n{'|---' * len(HEADS)}|")
     for family in FAMILIES:
-        if given_.families and family.name not in given_.families:
+        jinja = family.jinja(options.llama_cpp)
+        if not jinja or (options.families and family.name not in options.families):
             continue
-        tally = compared(family, given_.conversations, given_.llama_cpp)
-        if tally is None:
-            continue
-        counts, refused = tally.counts, tally.counts["refused rightly compared"]
-        shares = (tally.share(what) for what in ("text", "ids", "prefixes", "generation", "split"))
+        done = compared(family, jinja, options.conversations)
+        shares = (f"{done.good[what]:,} of {done.all[what]:,}" if done.all[what] else "" for what in COMPARED)
+        refused = (done.all[REFUSED], done.all[REFUSED] - done.good[REFUSED])
         cells = (
             family.name,
-            f"{counts['drawn']:,}",
-            f"{counts['text compared']:,}",
+            f"{done.drawn:,}",
+            f"{done.all[COMPARED[0]]:,}",
             *shares,
-            f"{refused:,}",
-            f"{refused - counts['refused rightly']:,}",
+            *(f"{one:,}" for one in refused),
         )
         print(f"| {' | '.join(cells)} |", flush=True)
-        for what, rows in tally.examples.items() if given_.examples else ():
-            print(f"  {what}:", *rows, sep="\n  ")
 
 
 if __name__ == "__main__":

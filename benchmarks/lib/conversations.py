@@ -12,10 +12,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-CHATML = (
-    "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}"
-    "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
-)
+from tests.tiny import CHATML
+
 SMOLLM2 = (
     "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}"
     "{{ '<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n' }}"
@@ -122,26 +120,9 @@ def _of_llama_cpp(archive: Path, name: str) -> str:
 
 
 ODD = (
-    "\n",
-    "\n\n",
-    " ",
-    "  ",
-    "{{",
-    "{% if x %}",
-    '"',
-    "'",
-    "\\",
-    "é",
-    "漢字",
-    "🙂",
-    "<b>",
-    "&amp;",
-    "system",
-    "assistant\n",
-    "<|im_end|>",
-    "</s>",
-    "<|eot_id|>",
-)
+    "\n", "\n\n", " ", "  ", "{{", "{% if x %}", '"', "'", "\\", "é", "漢字", "🙂", "<b>", "&amp;", "system", "assistant\n",
+    "<|im_end|>", "</s>", "<|eot_id|>",
+)  # fmt: skip
 WORDS = st.text("abcdefghijklmnopqrstuvwxyzABC0123456789.,:?!", min_size=1, max_size=9)
 TEXTS = st.lists(st.one_of(WORDS, WORDS, st.sampled_from(ODD)), min_size=1, max_size=5).map("".join)
 SAID = TEXTS.filter(str.strip)
@@ -156,8 +137,8 @@ GIVEN = VALUES.filter(lambda value: value is not None)
 
 
 @st.composite
-def conversations(draw: st.DrawFn) -> dict[str, Any]:
-    """Return a row: messages with their weights, and tools where it has some."""
+def conversations(draw: st.DrawFn, *, spelled: bool) -> dict[str, Any]:
+    """Return a row: messages with their weights, and tools where it has some. spelled: arguments of calls are JSON text."""
     names = draw(st.lists(NAMES, min_size=1, max_size=2, unique=True)) if draw(st.integers(0, 2)) == 0 else []
     turns: list[dict[str, Any]] = []
     if draw(st.integers(0, 2)) == 0:
@@ -166,7 +147,7 @@ def conversations(draw: st.DrawFn) -> dict[str, Any]:
     for _ in range(draw(st.integers(1, 3))):
         turns.append({"role": "user", "content": draw(SAID)})
         for _ in range(draw(st.integers(0, 2)) if names else 0):
-            turns += draw(_called(names, thinks=thinks))
+            turns += draw(_called(names, thinks=thinks, spelled=spelled))
         turns.append(_answer(draw, draw(SAID), thinks=thinks))
     if names and turns[-2]["role"] == "tool" and draw(st.booleans()):
         turns = turns[:-2]  # ends with a call
@@ -186,16 +167,13 @@ def _answer(draw: st.DrawFn, content: str, *, thinks: bool, **more: Any) -> dict
 
 
 @st.composite
-def _called(draw: st.DrawFn, names: list[str], *, thinks: bool) -> list[dict[str, Any]]:
+def _called(draw: st.DrawFn, names: list[str], *, thinks: bool, spelled: bool) -> list[dict[str, Any]]:
     """A call, or two at once, and what they return."""
-    called: list[dict[str, Any]] = [
-        {
-            "id": f"abcdefg{number:02}",
-            "type": "function",
-            "function": {"name": name, "arguments": draw(st.dictionaries(NAMES, GIVEN, max_size=2))},
-        }
-        for number, name in enumerate(draw(st.lists(st.sampled_from(names), min_size=1, max_size=2)))
-    ]
+    called: list[dict[str, Any]] = []
+    for number, name in enumerate(draw(st.lists(st.sampled_from(names), min_size=1, max_size=2))):
+        arguments = draw(st.dictionaries(NAMES, GIVEN, max_size=2))
+        said = {"name": name, "arguments": json.dumps(arguments, ensure_ascii=False) if spelled else arguments}
+        called.append({"id": f"abcdefg{number:02}", "type": "function", "function": said})
     results = [
         {"role": "tool", "content": draw(SAID), "tool_call_id": call["id"], "name": call["function"]["name"]}
         for call in called
@@ -210,17 +188,3 @@ def _tool(draw: st.DrawFn, name: str) -> dict[str, Any]:
     )
     parameters = {"type": "object", "properties": properties, "required": [*properties][:1]}
     return {"type": "function", "function": {"name": name, "description": draw(SAID), "parameters": parameters}}
-
-
-def spelled(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row with the arguments of its calls as JSON text."""
-
-    def as_text(call: Any) -> dict[str, Any]:
-        function = call["function"]
-        return {**call, "function": {**function, "arguments": json.dumps(function["arguments"], ensure_ascii=False)}}
-
-    turns = [
-        {**turn, "tool_calls": list(map(as_text, turn["tool_calls"]))} if "tool_calls" in turn else turn
-        for turn in row["messages"]
-    ]
-    return {**row, "messages": turns}
