@@ -99,13 +99,14 @@ def measure(options: argparse.Namespace) -> tuple[dict[tuple[str, str], Document
         subprocess.run([sys.executable, "-m", *made], cwd=HERE, check=True)
     found, commands = {}, []
     for name in options.experts:
-        training = train_command(name, options)
-        for key, path in case_files(name, options).items():
-            file, asking = answers_of(name, key, options), evaluate_command(name, key, path, options)
-            if not file.is_file():
-                run(training)
+        training, files = train_command(name, options), case_files(name, options)
+        if not all(answers_of(name, key, options).is_file() for key in files):
+            run(training)
+        for key, path in files.items():
+            answers, asking = answers_of(name, key, options), evaluate_command(name, key, path, options)
+            if not answers.is_file():
                 run(asking)
-            found[name, key] = json.loads(file.read_text(encoding="utf-8"))
+            found[name, key] = json.loads(answers.read_text(encoding="utf-8"))
             commands += [printed(training, options.out), printed(asking, options.out)]
     return found, list(dict.fromkeys(commands))
 

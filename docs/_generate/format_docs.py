@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -22,81 +22,6 @@ from expert_cli.manifest.schema import Base, Manifest
 from expert_cli.manifest.training_config import TrainingConfig
 from tests.row_forms import FORMS
 
-SMALLEST = """\
-{
-  "name": "expert-regex",
-  "base_models": [{"name": "Qwen/Qwen3-0.6B"}],
-  "training": {"dataset": {"path": "datasets/train.jsonl"}}
-}"""
-
-BLOCKS = (
-    (
-        "",
-        "The top of the file",
-        "Who the expert is. Most of it is for the model card and for the programs that load the expert.",
-    ),
-    (
-        "Base",
-        "`base_models[i]`",
-        "The models that the expert can be trained for. `--base-model` picks one by alias or name.",
-    ),
-    ("Training", "`training`", "Data, settings, and how answers are generated."),
-    (
-        "TrainingConfig",
-        "`training.config`",
-        "How the expert is trained. A base model's own `config` has the same keys and wins.",
-    ),
-    ("Dataset", "`training.dataset`", "Which rows train the expert."),
-    (
-        "FieldMapping",
-        "`training.dataset.field_mapping`",
-        "Which column is what. A mapping that names less is completed by the usual names.",
-    ),
-    (
-        "Task",
-        "`training.dataset.tasks.NAME`",
-        "One task of a data set of `type` multi_task. [Several sources](#several-sources) has an example.",
-    ),
-    (
-        "Replay",
-        "`training.dataset.replay`",
-        "Rows of an earlier training that are trained again, beside `path` or `tasks`.",
-    ),
-    ("Filters", "`training.dataset.filters`", "Rows to leave out. How many were left out is reported."),
-    (
-        "SchemaPromptKeys",
-        "`training.dataset.schema_prompt`",
-        "What a question is shown of its database, in the place of its input: alike in training rows, in test cases with a "
-        "`database`, and in `chat --database`. Where there is no database, the CREATE TABLE texts of the input are read. "
-        "An adapter keeps what it was trained with, in [`expert.json`](#how-another-program-asks-an-expert).",
-    ),
-    (
-        "Decoding",
-        "`training.decoding`",
-        "How answers are generated, and training changes nothing by it. `evaluate`, `chat`, the samples at a run's end and "
-        "`evaluation.every_steps` end answers at the stop sequences and hold them to the grammar; `num_beams` counts where "
-        "answers are not drawn, the rest where they are (`--samples`), and in what `export` writes. The adapter carries "
-        "it along, in [`expert.json`](#how-another-program-asks-an-expert).",
-    ),
-    (
-        "Rft",
-        "`training.rft`",
-        "Rejection-sampling fine-tuning, with `method` rft: after the first training, rounds of drawing answers to prompts, "
-        "running them, and training on those that are right. "
-        "[Learning from answers that were run](TRAINING_GUIDE.md#learning-from-answers-that-were-run) says how a round goes.",
-    ),
-    (
-        "EvaluationBlock",
-        "`evaluation`",
-        "Answers that are run during training, and what was forgotten at its end; other keys are information.",
-    ),
-    (
-        "Adapter",
-        "`base_models[i].adapters[j]`",
-        "Adapters as other programs load them. The first one fills in what `training.config` leaves out.",
-    ),
-)
-
 HOLDS = {
     "JSON lines": "an object a line",
     "JSON": "a list of JSON objects",
@@ -106,44 +31,62 @@ HOLDS = {
     "Arrow": "a table, as a file or as the stream that `datasets` writes",
 }
 """What the rows of each format of data files are."""
+WORDS = {
+    "integer": "whole number",
+    "number": "number",
+    "boolean": "true or false",
+    "string": "text",
+    "object": "object",
+}
+"""Types of JSON Schema."""
 TEMPLATE = Path(__file__).with_name("EXPERT_FORMAT.template.md")
 
 
 def expert_format() -> str:
     """Return the text of docs/EXPERT_FORMAT.md: the template, its tables filled in from the code."""
     schema = manifest_schema()
-    blocks = [
-        f"### {title}\n\n{intro}\n\n{_block(schema['$defs'][name] if name else schema)}"
-        for name, title, intro in BLOCKS
-    ]
     old = {**TrainingConfig.old_names, **Dataset.old_names}
     return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
-        smallest=SMALLEST,
+        {name: _block(block) for name, block in {"Manifest": schema, **schema["$defs"]}.items()},
         max_bytes=f"{MAX_BYTES:,}",
         max_depth=MAX_DEPTH,
-        blocks="\n".join(blocks),
         largest=f"{LARGEST:,}",
         largest_number=f"{LARGEST_NUMBER:,.0f}",
-        without_effect="| key | why |\n|---|---|\n" + _rows((f"`{key}`", why) for key, why in without_effect()),
-        suffixes=", ".join(f"`{suffix}`" for suffix in DATA_SUFFIXES),
-        compressions=", ".join(f"`{suffix}`" for suffix in COMPRESSED_SUFFIXES),
+        without_effect=_table(("key", "why"), ((f"`{key}`", why) for key, why in without_effect().items())),
+        suffixes=_codes(DATA_SUFFIXES),
+        compressions=_codes(COMPRESSED_SUFFIXES),
         files=_files(),
-        columns=_rows((role, ", ".join(f"`{name}`" for name in names)) for role, names in USUAL_NAMES.items()),
-        forms=_rows(_forms()),
-        verifiers=_rows((f"`{name}`", _in_a_line(case.__doc__)) for name, case in VERIFIERS.items()),
+        columns=_rows((role, _codes(names)) for role, names in USUAL_NAMES.items()),
+        forms=_rows(
+            (name, f"`{json.dumps(form.row)}`", f"`{json.dumps(dict(form.mapping))}`" if form.mapping else "")
+            for name, form in FORMS.items()
+        ),
+        verifiers=_rows(
+            (f"`{name}`", " ".join(str(case.__doc__).split()).rstrip(".")) for name, case in VERIFIERS.items()
+        ),
         cases="\n".join(json.dumps({"verifier": name, **case.example.row}) for name, case in VERIFIERS.items()),
-        schedulers=_schedulers(),
+        schedulers=_table(
+            ("`lr_scheduler`", "keys of `lr_scheduler_kwargs`"),
+            ((f"`{name}`", _codes(sorted(keys)) or "none") for name, keys in SCHEDULERS.items()),
+        ),
         templates=_templates(),
         old_names=", ".join(f"`{name}` is now `{new}`" for name, new in old.items()),
-        other_tools=_other_tools(),
+        other_tools=_table(
+            ("elsewhere", "here", "mind"),
+            (
+                (f"`{name}`", f"`{new}`", BY_HAND.get(name, ""))
+                for name, new in OTHER_TOOLS.items()
+                if new in {*TrainingConfig.model_fields, *Base.model_fields}
+            ),
+        ),
     )
 
 
-def without_effect() -> list[tuple[str, str]]:
+def without_effect() -> dict[str, str]:
     """Return the keys that change no run, and why, as the effects table says it."""
     blocks = (("training.config.", TrainingConfig), ("training.dataset.", Dataset), ("", Manifest))
-    keys = [(f"{place}{name}", declared(block, name).always) for place, block in blocks for name in block.model_fields]
-    return [(key, outcome.reason) for key, outcome in keys if outcome and outcome.status == "not_used"]
+    keys = {f"{place}{name}": declared(block, name).always for place, block in blocks for name in block.model_fields}
+    return {key: outcome.reason for key, outcome in keys.items() if outcome and outcome.status == "not_used"}
 
 
 def allowed(node: dict[str, Any]) -> str:
@@ -158,14 +101,7 @@ def allowed(node: dict[str, Any]) -> str:
         return ", ".join(f"`{json.dumps(value)}`" for value in node.get("enum", [node.get("const")]))
     if node.get("type") == "array":
         return f"list: {allowed(node['items'])}"
-    words = {
-        "integer": "whole number",
-        "number": "number",
-        "boolean": "true or false",
-        "string": "text",
-        "object": "object",
-    }
-    return words.get(node.get("type", ""), "anything") + _bounds(node)
+    return WORDS.get(node.get("type", ""), "anything") + _bounds(node)
 
 
 def _bounds(node: dict[str, Any]) -> str:
@@ -176,31 +112,27 @@ def _bounds(node: dict[str, Any]) -> str:
 
 def _block(block: dict[str, Any]) -> str:
     """Return the table of a block's keys; it has columns of defaults and their reasons where there are any."""
-    required, unused = block.get("required", []), dict(without_effect())
+    required, unused = block.get("required", []), without_effect()
     nodes = {key: node for key, node in block["properties"].items() if f"training.config.{key}" not in unused}
-    defaults = {key: node["default"] for key, node in nodes.items() if node.get("default") is not None}
-    whys = {key: node["$comment"] for key, node in nodes.items() if "$comment" in node}
-    rows = [
-        (
-            f"`{key}`",
-            allowed(node) + (" (required)" if key in required else ""),
-            *([f"`{json.dumps(defaults[key])}`" if key in defaults else ""] if whys else []),
-            " ".join(node["description"].split()),
-            *([whys.get(key, "")] if whys else []),
-        )
-        for key, node in nodes.items()
-    ]
-    closed = (
-        "Unknown keys are errors."
-        if block.get("additionalProperties") is False
-        else "Other keys are kept as information."
-    )
-    heads = ["key", "value", *(["default"] if whys else []), "meaning", *(["why this default"] if whys else [])]
-    return f"| {' | '.join(heads)} |\n{'|---' * len(heads)}|\n{_rows(rows)}\n{closed}\n"
+    with_whys = any("$comment" in node for node in nodes.values())
+    rows = []
+    for key, node in nodes.items():
+        value = allowed(node) + (" (required)" if key in required else "")
+        meaning, default = " ".join(node["description"].split()), node.get("default")
+        shown = "" if default is None else f"`{json.dumps(default)}`"
+        rows.append((f"`{key}`", value, *([shown, meaning, node.get("$comment", "")] if with_whys else [meaning])))
+    heads = ("default", "meaning", "why this default") if with_whys else ("meaning",)
+    is_closed = block.get("additionalProperties") is False
+    closed = "Unknown keys are errors." if is_closed else "Other keys are kept as information."
+    return f"{_table(('key', 'value', *heads), rows)}\n{closed}\n"
 
 
-def _in_a_line(docstring: str | None) -> str:
-    return " ".join((docstring or "").split()).rstrip(".")
+def _codes(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    return f"| {' | '.join(heads)} |\n{'|---' * len(heads)}|\n{_rows(rows)}"
 
 
 def _rows(rows: Iterable[Sequence[str]]) -> str:
@@ -208,34 +140,14 @@ def _rows(rows: Iterable[Sequence[str]]) -> str:
     return "".join("| " + " | ".join(cell.replace("|", r"\|") for cell in row) + " |\n" for row in rows)
 
 
-def _forms() -> Iterator[tuple[str, ...]]:
-    for name, form in FORMS.items():
-        mapping = f"`{json.dumps(dict(form.mapping))}`" if form.mapping else ""
-        yield name, f"`{json.dumps(form.row)}`", mapping
-
-
 def _files() -> str:
     """Return a row for every format of data files, with what may follow its suffix."""
-    by_format: dict[str, list[str]] = {}
-    for suffix, name in DATA_SUFFIXES.items():
-        by_format.setdefault(name, []).append(suffix)
-    return _rows(
-        (
-            ", ".join(f"`{suffix}`" for suffix in suffixes),
-            ", ".join(f"`{more}`" for more in COMPRESSED_SUFFIXES if format_name(f"x{suffixes[0]}{more}"))
-            or "no: inside",
-            HOLDS[name],
-        )
-        for name, suffixes in by_format.items()
-    )
-
-
-def _schedulers() -> str:
-    rows = [
-        (f"`{name}`", ", ".join(f"`{setting}`" for setting in sorted(settings)) or "none")
-        for name, settings in SCHEDULERS.items()
-    ]
-    return "| `lr_scheduler` | keys of `lr_scheduler_kwargs` |\n|---|---|\n" + _rows(rows)
+    rows = []
+    for name in dict.fromkeys(DATA_SUFFIXES.values()):
+        suffixes = [suffix for suffix, format_ in DATA_SUFFIXES.items() if format_ == name]
+        compressed = [more for more in COMPRESSED_SUFFIXES if format_name(f"x{suffixes[0]}{more}")]
+        rows.append((_codes(suffixes), _codes(compressed) or "no: inside", HOLDS[name]))
+    return _rows(rows)
 
 
 def _templates() -> str:
@@ -248,9 +160,3 @@ def _templates() -> str:
         for name in STYLES
     }
     return "\n".join(f"`{name}`:\n\n```text\n{text}\n```\n" for name, text in written.items())
-
-
-def _other_tools() -> str:
-    strict = {*TrainingConfig.model_fields, *Base.model_fields}
-    rows = [(f"`{name}`", f"`{new}`", BY_HAND.get(name, "")) for name, new in OTHER_TOOLS.items() if new in strict]
-    return "| elsewhere | here | mind |\n|---|---|---|\n" + _rows(rows)

@@ -5,106 +5,81 @@ from __future__ import annotations
 import argparse
 import inspect
 import sys
+from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
+from string import Template
 from typing import Any, Literal, get_args, get_origin
 
 from docs._generate.format_docs import expert_format
 from expert_cli.cli import COMMANDS, command, root
-from expert_cli.errors import ExpertError
 
 DOCS = Path(__file__).parents[1]
 NOTE = "<!-- Made by docs/_generate/make_docs.py. Do not edit. -->\n\n"
+TEMPLATE = Path(__file__).with_name("CLI.template.md")
 BAR = "\\|"
 """A bar inside a cell; as it is, it would begin the next one."""
-EXIT_CODES = (
-    ("0", "done"),
-    ("1", "an error inside expert-cli; the traceback is shown, please report it"),
-    ("2", "what was written cannot be used: command line, manifest, data"),
-    ("3", "the machine lacks something: model, package, GPU, network, disk space, another process of the job"),
-    ("4", "training failed: not finite, out of memory"),
-    ("5", "a threshold that was asked for was missed"),
-    ("6", "the place is taken by another run, or files are damaged"),
-    ("130, 143", "interrupted"),
-)
-SHARED = """\
-## What all commands share
-
-Results go to stdout; progress, warnings and errors go to stderr. An error says what is wrong and where, then what to do.
-
-`--json` prints one JSON document on stdout and nothing else there. It has `"schema_version": 1` and `"command"`. A failure
-prints `"error"` with `exit_code`, `message` and `hint`; `validate` prints the faults of manifests in its own document.
-[Interface](INTERFACE.md) says what each holds.
-
-With the environment variable `NO_COLOR`, or without a terminal, there are no colors and no moving bars, only lines.
-
-"""
+TYPES = {int: "whole number", float: "number", str: "text", Path: "path", list[Path]: "paths"}
 
 
-def main() -> int:
-    """Write the files, or with --check name those that differ."""
+def main(words: Sequence[str] | None = None) -> int:
+    """Write the files, or with --check name those that differ; return the exit code. words: the command line's."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 and the names of stale files")
-    parser.add_argument("--docs", type=Path, default=DOCS, help="the folder of the files")
-    options = parser.parse_args()
-    stale = 0
+    options = parser.parse_args(words)
+    stale = []
     for name, text in {"CLI.md": command_line(), "EXPERT_FORMAT.md": expert_format()}.items():
-        path = options.docs / name
-        wanted = (NOTE + text).encode("utf-8")
+        path, wanted = DOCS / name, (NOTE + text).encode("utf-8")
         if path.is_file() and path.read_bytes().replace(b"\r\n", b"\n") == wanted:
             continue
-        stale += 1
-        if options.check:
-            print(f"{path} is stale: run python -m docs._generate.make_docs", file=sys.stderr)
-        else:
+        stale.append(path)
+        if not options.check:
             path.write_bytes(wanted)
-    return 1 if options.check and stale else 0
+    if not options.check:
+        return 0
+    for path in stale:
+        print(f"{path} is stale: run python -m docs._generate.make_docs", file=sys.stderr)
+    return int(bool(stale))
 
 
 def command_line() -> str:
-    """Return the text of docs/CLI.md."""
+    """Return the text of docs/CLI.md: the template, and what each command's help says."""
     description, examples = _help(root)
-    parts = [f"# The commands\n\n{description}\n\n{_code(examples)}", SHARED, _exit_codes()]
-    for name in COMMANDS:
-        its = command(name)
-        description, examples = _help(its.callback)
-        usage = " ".join(
-            [
-                f"expert-cli {name}",
-                "[OPTIONS]",
-                *(_argument(p) for p in its.params if p.param_type_name == "argument"),
-            ]
-        )
-        parts.append(
-            f"## expert-cli {name}\n\n{description}\n\n{_code([usage])}{_parameters(its)}Examples:\n\n{_code(examples)}"
-        )
-    return "".join(parts).rstrip("\n") + "\n"
+    text = Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
+        description=description, examples=examples, commands="\n".join(map(_command, COMMANDS))
+    )
+    return text.rstrip("\n") + "\n"
 
 
-def _help(function: Any) -> tuple[str, list[str]]:
+def _command(name: str) -> str:
+    parameters = command(name).params
+    description, examples = _help(command(name).callback)
+    arguments = [_argument(one) for one in parameters if one.param_type_name == "argument"]
+    usage = " ".join([f"expert-cli {name}", "[OPTIONS]", *arguments])
+    table = "| option | value | meaning |\n|---|---|---|\n" + "".join(map(_row, parameters))
+    return f"## expert-cli {name}\n\n{description}\n\n    {usage}\n\n{table}\nExamples:\n\n{examples}\n"
+
+
+def _help(function: Any) -> tuple[str, str]:
     """Return a command's description and its examples."""
     description, _, examples = (inspect.getdoc(function) or "").partition("Examples:")
-    return description.strip(), [line.strip() for line in examples.splitlines() if line.strip()]
+    return description.strip(), "\n".join(f"    {line.strip()}" for line in examples.splitlines() if line.strip())
 
 
 def _argument(parameter: Any) -> str:
     return f"{parameter.name.upper()}{'...' if parameter.nargs != 1 else ''}"
 
 
-def _parameters(command: Any) -> str:
-    rows = []
-    for parameter in command.params:
-        is_argument = parameter.param_type_name == "argument"
-        names = _argument(parameter) if is_argument else ", ".join(sorted(parameter.opts, key=len, reverse=True))
-        value = parameter.metavar or _type_name(parameter)
-        meaning = " ".join((parameter.help or "").split())
-        if parameter.required:
-            meaning += " Required."
-        elif parameter.show_default and parameter.default not in (None, False, ""):
-            meaning += f" Default: {parameter.default}."
-        cells = (f"`{names}`", value, meaning)
-        rows.append(f"| {' | '.join(cell.replace('|', BAR) for cell in cells)} |\n")
-    return "| option | value | meaning |\n|---|---|---|\n" + "".join(rows) + "\n"
+def _row(parameter: Any) -> str:
+    is_argument = parameter.param_type_name == "argument"
+    names = _argument(parameter) if is_argument else ", ".join(sorted(parameter.opts, key=len, reverse=True))
+    meaning = " ".join((parameter.help or "").split())
+    if parameter.required:
+        meaning += " Required."
+    elif parameter.show_default and parameter.default not in (None, False, ""):
+        meaning += f" Default: {parameter.default}."
+    cells = (f"`{names}`", parameter.metavar or _type_name(parameter), meaning)
+    return f"| {' | '.join(cell.replace('|', BAR) for cell in cells)} |\n"
 
 
 def _type_name(parameter: Any) -> str:
@@ -114,23 +89,7 @@ def _type_name(parameter: Any) -> str:
     choices = get_args(annotation) if get_origin(annotation) is Literal else ()
     if isinstance(annotation, type) and issubclass(annotation, Enum):
         choices = tuple(one.value for one in annotation)
-    words = {int: "whole number", float: "number", str: "text", Path: "path", list[Path]: "paths"}
-    return ", ".join(choices) or words[annotation]
-
-
-def _exit_codes() -> str:
-    kinds: list[type[ExpertError]] = [ExpertError, *ExpertError.__subclasses__()]
-    known = {str(kind.exit_code) for kind in kinds}
-    missing = known - {code for code, _ in EXIT_CODES}
-    if missing:
-        raise SystemExit(f"EXIT_CODES of {__file__} lacks {', '.join(sorted(missing))}")
-    return (
-        "## Exit codes\n\n| code | meaning |\n|---|---|\n" + "".join(f"| {c} | {m} |\n" for c, m in EXIT_CODES) + "\n"
-    )
-
-
-def _code(lines: list[str]) -> str:
-    return "".join(f"    {line}\n" for line in lines) + "\n"
+    return ", ".join(choices) or TYPES[annotation]
 
 
 if __name__ == "__main__":

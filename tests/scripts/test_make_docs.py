@@ -5,18 +5,19 @@ from __future__ import annotations
 import sys
 from itertools import pairwise
 from pathlib import Path
+from string import Template
 
 import pytest
 
 from docs._generate import format_docs, make_docs
+from expert_cli.errors import ExpertError, Interrupted
 from scripts import make_golden
 
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_committed_documents_are_fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", ["make_docs", "--check"])
-    assert make_docs.main() == 0
+def test_the_committed_documents_are_fresh() -> None:
+    assert make_docs.main(["--check"]) == 0
 
 
 def test_no_row_of_a_table_is_torn() -> None:
@@ -26,9 +27,12 @@ def test_no_row_of_a_table_is_torn() -> None:
         assert not torn, document.name
 
 
-def test_every_block_of_the_schema_is_described() -> None:
-    described = {name for name, _, _ in format_docs.BLOCKS} - {""}
-    assert described == set(format_docs.manifest_schema()["$defs"])
+def test_every_block_of_the_schema_and_every_exit_code_is_described() -> None:
+    named = Template(format_docs.TEMPLATE.read_text(encoding="utf-8")).get_identifiers()
+    assert set(format_docs.manifest_schema()["$defs"]) <= set(named)
+    lines = make_docs.TEMPLATE.read_text(encoding="utf-8")
+    for kind in (ExpertError, *ExpertError.__subclasses__()):
+        assert f"\n| {kind.exit_code} | " in lines or kind is Interrupted
 
 
 REMEDY = "if that is meant, make them anew: python -m scripts.make_golden"
