@@ -33,6 +33,7 @@ from benchmarks.lib.step_meter import StepMeter
 from expert_cli.config.settings import Settings
 from expert_cli.config.training_defaults import adapter
 from expert_cli.doctor.probes import try_attention, try_bitsandbytes
+from expert_cli.errors import Interrupted
 from expert_cli.hardware import machine
 from expert_cli.manifest.training_config import TrainingConfig
 from expert_cli.model.adapter import add_adapter
@@ -125,6 +126,8 @@ def main(words: Sequence[str] | None = None) -> dict[str, Any]:
             try:
                 rows[name] = measure(home, shape, tokens, WAYS[way], weights, on_gpu=on_gpu)
                 print(f"{name}: {in_words(rows[name])}", flush=True)
+            except Interrupted:
+                raise
             except Exception as error:  # noqa: BLE001  a way that fails costs no other one
                 rows[name] = {"failed": f"{type(error).__name__}: {error}"}
                 print(f"{name}: failed: {rows[name]['failed'][:300]}", flush=True)

@@ -2,15 +2,16 @@
 
     python -m scripts.make_golden                     # make tests/golden/commands anew
     python -m scripts.make_golden --check             # compare with it and write nothing; exit code 1: something differs
-    python -m scripts.make_golden --runs OUT          # record six seeded trainings; only the same machine repeats them
-    python -m scripts.make_golden --compare A B       # what differs between two such recordings
+    python -m scripts.make_golden --runs OUT          # record six seeded trainings in OUT/runs.json, the same machine's alike
 
-Knows the command line and plain data files, no other module of the package: those may be moved between two recordings.
+Knows the command line, plain data files and the tiny models of the tests, no module of the package: those may be moved
+between two recordings.
 """
 
 from __future__ import annotations
 
 import argparse
+import difflib
 import hashlib
 import json
 import os
@@ -23,9 +24,12 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tests.command_line import Done, run_command
+
+if TYPE_CHECKING:
+    from tests.tiny import Architecture
 
 ROOT = Path(__file__).resolve().parents[1]
 GOLDEN = ROOT / "tests" / "golden"
@@ -53,6 +57,7 @@ TEXTS = (
     (r"keeps these weights unpacked, in \w+;", "keeps these weights unpacked, in <dtype>;"),
 )
 """Parts of sentences that tell of the machine."""
+OTHERS = "manifests-of-others"
 FIXED = ("benchmark", "report", "evaluate")
 """Commands whose answers rest on kept files alone: nothing of them varies."""
 ROWS = [
@@ -77,7 +82,7 @@ CONFIG: dict[str, Any] = {
     "bf16": False,
     "fp16": False,
 }
-RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
+RUNS: dict[str, tuple[Architecture, str, dict[str, Any]]] = {
     "llama-nf4-packed": ("llama", "int4", {"bf16": True, "warmup_steps": 1, "weight_decay": 0.01}),
     "llama-bf16-padded": ("llama", "none", {"bf16": True, "packing": False, "dropout": 0.1}),
     "llama-fp32-dora": ("llama", "none", {"adapter_type": "dora", "neftune_noise_alpha": 5.0}),
@@ -92,13 +97,9 @@ class Commands:
     """Runs the command line in this process. folder: where it runs, and where its caches and home lie."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.environment = {
-            **os.environ,
-            "HOME": str(folder / "home"),
-            "XDG_CACHE_HOME": str(folder / "home" / "cache"),
-            "HF_HUB_OFFLINE": "1",
-        }
+        home = folder / "home"
+        own = {"HOME": str(home), "XDG_CACHE_HOME": str(home / "cache"), "HF_HUB_OFFLINE": "1"}
+        self.folder, self.environment = folder, {**os.environ, **own}
 
     def run(self, *words: str | Path) -> Done:
         """Run a command to its end."""
@@ -123,9 +124,16 @@ def files_of(folder: Path) -> list[str]:
     return sorted(path.as_posix() for path in files if not any(part.startswith(".") for part in path.parts))
 
 
+def read_json(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def json_text(value: Any) -> str:
+    return json.dumps(value, indent=1, ensure_ascii=False) + "\n"
+
+
 def write_json(path: Path, value: Any) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8", newline="\n")
+    path.write_text(json_text(value), encoding="utf-8", newline="\n")
 
 
 def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
@@ -159,47 +167,13 @@ def shorter(text: str, named: Mapping[str, str]) -> str:
     return text
 
 
-def flat(value: Any, where: str = "") -> Iterator[tuple[str, Any]]:
-    members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    if not members:
-        yield where, value
-    for name, member in members:
-        yield from flat(member, f"{where}.{name}" if where else str(name))
-
-
-def differences(old: Any, new: Any) -> list[str]:
-    """Return a line for every place where two JSON values differ."""
-    before, after = ({place: repr(one) for place, one in flat(value)} for value in (old, new))
-    pairs = [(place, before.get(place, "nothing"), after.get(place, "nothing")) for place in {**before, **after}]
-    lines = [f"{place}: {was} -> {now}" for place, was, now in pairs if was != now]
-    return lines or ([] if list(before) == list(after) else ["the same values, their keys in another order"])
-
-
-def make_model(folder: Path, architecture: str) -> Path:
+def make_model(folder: Path, architecture: Architecture) -> Path:
     """Write a seeded model of 0.1 M parameters, and the tokenizer that is kept, as a model of the hub lies on disk."""
-    import torch
-    from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
+    from tests.tiny import tiny_model
 
-    shape: dict[str, Any] = {
-        "vocab_size": 384,
-        "hidden_size": 64,
-        "intermediate_size": 128,
-        "num_hidden_layers": 2,
-        "head_dim": 16,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "max_position_embeddings": 2048,
-        "tie_word_embeddings": True,
-        "bos_token_id": None,
-        "eos_token_id": 0,
-        "pad_token_id": None,
-    }
-    torch.manual_seed(0)
-    is_llama = architecture == "llama"
-    model: Any = LlamaForCausalLM(LlamaConfig(**shape)) if is_llama else Qwen3ForCausalLM(Qwen3Config(**shape))
+    model: Any = tiny_model(architecture)
     model.save_pretrained(folder)
-    for file in (GOLDEN / "tokenizer").iterdir():
-        shutil.copyfile(file, folder / file.name)
+    shutil.copytree(GOLDEN / "tokenizer", folder, dirs_exist_ok=True)
     return folder
 
 
@@ -282,7 +256,7 @@ def answered(commands: Commands, work: Path) -> Iterator[tuple[str, Any]]:
     yield "plan", commands.json("train", "-m", manifest, "--plan", "--price", "2.50/h", "--offline")
     told = commands.json("train", "-m", manifest, "--output", run, "--offline")
     parts = ("run.json", "status.json", "adapter/adapter_config.json", "adapter/base_model.json")
-    kept = {name: json.loads((run / name).read_text(encoding="utf-8")) for name in parts}
+    kept = {name: read_json(run / name) for name in parts}
     kept["adapter/adapter_config.json"]["target_modules"].sort()  # a set: PEFT writes it in any order
     logged = (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     yield "train", {**told, **kept, "metrics": [list(json.loads(line)) for line in logged], "files": files_of(run)}
@@ -301,113 +275,88 @@ def record() -> dict[str, Any]:
         for step, value in answered(commands, work):
             kept[step] = stable(value, step, named, () if step in FIXED else VARYING)
         others = manifests_of_others(commands)
-        return kept | ({"manifests-of-others": others} if others else {})
+        return kept | ({OTHERS: others} if others else {})
 
 
 def keep(recorded: Mapping[str, Any]) -> None:
     """Write what was recorded to tests/golden/commands; what is not recorded any more goes."""
     for path in COMMANDS.glob("*.json"):
-        if path.stem not in recorded and path.stem != "manifests-of-others":
+        if path.stem not in recorded and path.stem != OTHERS:
             path.unlink()
     for name, value in recorded.items():
         write_json(COMMANDS / f"{name}.json", value)
 
 
 def check(recorded: Mapping[str, Any]) -> list[str]:
-    """Return a line for everything that differs from what is kept."""
-    kept = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in COMMANDS.glob("*.json")}
-    if "manifests-of-others" not in recorded:
-        kept.pop("manifests-of-others", None)
-    return [
-        f"{name}: {line}" for name in {**kept, **recorded} for line in differences(kept.get(name), recorded.get(name))
-    ]
+    """Return the lines that differ from what is kept, as `diff` shows them."""
+    kept = {path.stem: path.read_text(encoding="utf-8") for path in sorted(COMMANDS.glob("*.json"))}
+    if OTHERS not in recorded:
+        kept.pop(OTHERS, None)
+    found: list[str] = []
+    for name in {**kept, **recorded}:
+        now = json_text(recorded[name]) if name in recorded else ""
+        found += difflib.unified_diff(kept.get(name, "").splitlines(), now.splitlines(), name, name, lineterm="", n=2)
+    return found
 
 
 # What this machine alone repeats --------------------------------------------------------------------------------------
 
 
-def model_in(out: Path, architecture: str) -> Path:
-    """Return the model of a recording; made where it is not there yet."""
-    folder = out / "models" / architecture
-    return folder if folder.is_dir() else make_model(folder, architecture)
-
-
 def record_runs(out: Path) -> None:
-    """Train RUNS below `out`, and leave runs.json there: losses, hashes, settings."""
+    """Train RUNS below `out`, and leave runs.json there: losses, hashes, settings. Models that lie there are used."""
     commands = Commands(out)
     recorded = {}
     for name, (architecture, quantization, config) in RUNS.items():
-        shutil.rmtree(out / "runs" / name, ignore_errors=True)
-        manifest = make_project(out / "runs" / name, model_in(out, architecture), quantization, config)
-        words = ("train", "-m", manifest, "--output", manifest.parent / "run", "--offline", "--quiet")
+        project, model = out / "runs" / name, out / "models" / architecture
+        shutil.rmtree(project, ignore_errors=True)
+        if not model.is_dir():
+            make_model(model, architecture)
+        manifest = make_project(project, model, quantization, config)
+        words = ("train", "-m", manifest, "--output", project / "run", "--offline", "--quiet", "--resume", "auto")
         if name.endswith("resumed"):
             child = subprocess.Popen([sys.executable, "-m", "expert_cli", *map(str, words)], env=commands.environment)
-            while not (manifest.parent / "run" / "checkpoints" / "checkpoint-4").is_dir():
+            while not (project / "run" / "checkpoints" / "checkpoint-4").is_dir():
                 time.sleep(0.01)
             child.kill()
             child.wait()
-            ran = commands.run(*words, "--resume", "auto")
-        else:
-            ran = commands.run(*words)
+        ran = commands.run(*words)
         if ran.code:
             sys.exit(f"{name}: exit code {ran.code}\n{ran.err}")
-        recorded[name] = stable(told_by(manifest.parent), name, {str(out): "<out>"}, ())
+        recorded[name] = stable(told_by(project), name, {str(out): "<out>"}, ())
         write_json(out / "runs.json", recorded)
         print(f"{name}: {recorded[name]['losses']}", flush=True)
 
 
 def told_by(project: Path) -> dict[str, Any]:
     """Return what a run came to, of what must be the same on the same machine."""
-    run = json.loads((project / "run" / "run.json").read_text(encoding="utf-8"))
-    lines = [json.loads(line) for line in (project / "run" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-    names = (
-        "step",
-        "loss",
-        "eval_loss",
-        "grad_norm",
-        "learning_rate",
-        "tokens_real",
-        "tokens_trained",
-        "tokens_padded",
-    )
-    store = Path(run["store"]["path"])
-    weights = [file for file in files_of(project / "run") if file.endswith("adapter_model.safetensors")]
+    run, store = project / "run", Path(read_json(project / "run" / "run.json")["store"]["path"])
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    names = {"step", "loss", "eval_loss", "grad_norm", "learning_rate"}
+    names |= {"tokens_real", "tokens_trained", "tokens_padded"}
+    weights = [file for file in files_of(run) if file.endswith("adapter_model.safetensors")]
     return {
         "losses": [line.get("loss") for line in lines],
-        "metrics": [{name: line[name] for name in names if name in line} for line in lines],
-        "safetensors": {file: sha256((project / "run" / file).read_bytes()) for file in weights},
+        "metrics": [{name: value for name, value in line.items() if name in names} for line in lines],
+        "safetensors": {file: sha256((run / file).read_bytes()) for file in weights},
         "store": {file: sha256((store / file).read_bytes()) for file in files_of(store) if file.endswith(".arrow")},
     }
-
-
-def compare(a: Path, b: Path) -> list[str]:
-    """Return a line for everything in which two recordings of --runs differ."""
-    old, new = (json.loads((folder / "runs.json").read_text(encoding="utf-8")) for folder in (a, b))
-    return differences(old, new)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     group = parser.add_mutually_exclusive_group()
     group.add_argument("--check", action="store_true", help="compare with tests/golden/commands and write nothing")
-    group.add_argument(
-        "--runs", type=Path, metavar="OUT", help="record six seeded trainings; models that lie there are used"
-    )
-    group.add_argument(
-        "--compare", type=Path, nargs=2, metavar=("A", "B"), help="say what differs between two recordings"
-    )
+    group.add_argument("--runs", type=Path, metavar="OUT", help="record six seeded trainings")
     asked = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"  # before torch reads it
     if asked.runs:
-        return record_runs(asked.runs.resolve())
-    if asked.compare:
-        found = compare(*asked.compare)
+        record_runs(asked.runs.resolve())
     elif asked.check:
         found = check(record())
+        print("\n".join(found) or "nothing differs")
+        sys.exit(bool(found))
     else:
-        return keep(record())
-    print("\n".join(found) or "nothing differs")
-    sys.exit(bool(found))
+        keep(record())
 
 
 if __name__ == "__main__":

@@ -69,6 +69,7 @@ class Family:
         return _of_trl(f"{name}_training") if where == "trl" else ""
 
 
+DEEPSEEK = ("<｜end▁of▁sentence｜>", "<｜begin▁of▁sentence｜>")
 FAMILIES = (
     Family("Qwen2.5", "trl:qwen2_5", "<|im_end|>"),
     Family("Qwen3", "trl:qwen3", "<|im_end|>"),
@@ -82,16 +83,8 @@ FAMILIES = (
     Family("Phi 3.5", "trl:phi3_5", "<|endoftext|>", turn_end="<|end|>"),
     Family("SmolLM2", SMOLLM2, "<|im_end|>"),
     Family("SmolLM3", "llama.cpp:HuggingFaceTB-SmolLM3-3B", "<|im_end|>"),
-    Family(
-        "DeepSeek V3", "trl:deepseekv3", "<｜end▁of▁sentence｜>", "<｜begin▁of▁sentence｜>", spelled=True, headed=True
-    ),
-    Family(
-        "DeepSeek R1 distilled",
-        "trl:deepseek_r1_distill",
-        "<｜end▁of▁sentence｜>",
-        "<｜begin▁of▁sentence｜>",
-        spelled=True,
-    ),
+    Family("DeepSeek V3", "trl:deepseekv3", *DEEPSEEK, spelled=True, headed=True),
+    Family("DeepSeek R1 distilled", "trl:deepseek_r1_distill", *DEEPSEEK, spelled=True),
     Family("GLM 4.5", "trl:glm4moe", "<|endoftext|>", next_role=("<|user|>", "<|observation|>")),
     Family("Granite 3.3", "llama.cpp:ibm-granite-granite-3.3-2B-Instruct", "<|end_of_text|>"),
     Family("Granite 4.0", "llama.cpp:ibm-granite-granite-4.0", "<|end_of_text|>"),
