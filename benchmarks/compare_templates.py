@@ -21,8 +21,6 @@ import datetime as dt
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterator
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -103,39 +101,29 @@ class Comparison:
                 shown = False
             self.note(REFUSED, not shown, row, documents)
             return
-        answers = sum(turn["role"] == "assistant" for turn in row["messages"])
-        if len(documents) > 1 or (answers > 1 and self.split(documents, row)):
-            self.compare_split(row, documents)
-            return
-        (document,) = documents
-        whole, text = self.rendered(row), text_of(document)
-        end = len(text) if whole.startswith(text) else len(text) - len(self.ours.end_token)
-        same = whole[:end] == text[:end] and not whole[end:].replace(self.family.eos, "").strip()
-        self.note("text equal", same, row, f"{whole!r}\n    {text!r}")
-        if same:
-            self.compare_ids(row, document)
-            self.compare_masks(row, document, whole)
-
-    def split(self, documents: list[Document], row: dict[str, Any]) -> bool:
-        """Whether the one document there is ends before the conversation, as each answer is a document of its own."""
-        text, whole = text_of(documents[0]).removesuffix(self.ours.end_token), self.rendered(row)
-        return not whole.startswith(text) or bool(
-            whole.removeprefix(text).replace(self.ours.end_token, "").replace(self.family.eos, "").strip()
-        )
+        if len(documents) == 1:
+            (document,), whole = documents, self.rendered(row)
+            text = text_of(document)
+            end = len(text) if whole.startswith(text) else len(text) - len(self.ours.end_token)
+            same = whole[:end] == text[:end] and not whole[end:].replace(self.family.eos, "").strip()
+            if same or len(answers_of(row)) == 1:
+                self.note("text equal", same, row, f"{whole!r}\n    {text!r}")
+                if same:
+                    self.compare_ids(row, document)
+                    self.compare_masks(row, document, whole)
+                return
+        self.compare_split(row, documents)
 
     def compare_split(self, row: dict[str, Any], documents: list[Document]) -> None:
         """Compare each document with what is asked and answered where its answer is the last."""
-        numbers = [
-            n for n, turn in enumerate(row["messages"]) if turn["role"] == "assistant" and turn.get("weight", 1) != 0
-        ]
+        numbers = [number for number, is_trained in answers_of(row).items() if is_trained]
         good = len(numbers) == len(documents)
         for number, document in zip(numbers, documents, strict=False):
-            head = {**row, "messages": row["messages"][: number + 1]}
-            answered, text = self.rendered(head), text_of(document)
+            answered, text = self.rendered({**row, "messages": row["messages"][: number + 1]}), text_of(document)
+            trained, asked = trained_of(document, len(text)), self.asked(row, number, answered)
+            start = min(trained, default=0) if asked is None else asked
             good = good and answered.startswith(text.removesuffix(self.ours.end_token))
-            ((start, stop),) = joined(list(spans_of(document, len(text)))) or ((0, 0),)
-            asked = self.asked(row, number, answered)
-            good = good and (asked is None or start == asked) and stop == len(text)
+            good = good and trained == {*range(start, len(text))}
         self.note("one document an answer", good, row, str(documents))
 
     def compare_ids(self, row: dict[str, Any], document: Document) -> None:
@@ -157,19 +145,18 @@ class Comparison:
 
     def compare_masks(self, row: dict[str, Any], document: Document, whole: str) -> None:
         """Compare the trained characters with those of other ways to find them."""
-        ours = list(spans_of(document, len(whole)))
-        answers = [number for number, turn in enumerate(row["messages"]) if turn["role"] == "assistant"]
+        ours, answers = trained_of(document, len(whole)), answers_of(row)
         asked = [self.asked(row, number, whole) for number in answers]
 
         def note(what: str, found: list[Span]) -> None:
-            kept = [row["messages"][number].get("weight", 1) != 0 for number in answers]
-            expected = joined([span for span, is_kept in zip(found, kept, strict=True) if is_kept])
-            self.note(what, expected == ours, row, f"{expected} {ours} {whole!r}")
+            kept = [span for span, is_trained in zip(found, answers.values(), strict=True) if is_trained]
+            expected = {at for span in kept for at in range(*span)}
+            self.note(what, expected == ours, row, f"{sorted(expected ^ ours)} of {whole!r}")
 
-        found = [self.by_prefix(row, number, start, whole) for number, start in zip(answers, asked, strict=True)]
-        prefixes = [span for span in found if span]
-        if len(prefixes) == len(answers):
-            note("mask = prefixes", prefixes)
+        prefixes = [self.by_prefix(row, number, start, whole) for number, start in zip(answers, asked, strict=True)]
+        found = [span for span in prefixes if span]
+        if len(found) == len(answers):
+            note("mask = prefixes", found)
         spans = self.by_generation(row, whole)
         if len(spans) == len(answers) and not (self.family.headed and None in asked):
             spans = [(max(a, at or 0), self.ended(a, b, whole)) for (a, b), at in zip(spans, asked, strict=True)]
@@ -247,25 +234,16 @@ def text_of(document: Document) -> str:
     return MARKERS.sub("", "".join(text for text, _ in document))
 
 
-def spans_of(document: Document, most: int) -> Iterator[Span]:
-    """Yield where the trained stretches of a document begin and end, without an end token that the text does not have."""
-    at = 0
-    for trained, pieces in groupby(document, lambda piece: piece[1]):
-        stop = at + sum(len(MARKERS.sub("", text)) for text, _ in pieces)
-        if trained:
-            yield at, min(stop, most)
-        at = stop
+def answers_of(row: dict[str, Any]) -> dict[int, bool]:
+    """Return the numbers of the turns that answer, and whether each is trained."""
+    turns = enumerate(row["messages"])
+    return {number: turn.get("weight", 1) != 0 for number, turn in turns if turn["role"] == "assistant"}
 
 
-def joined(spans: list[Span]) -> list[Span]:
-    """Return spans with those that touch as one."""
-    found: list[Span] = []
-    for start, stop in spans:
-        if found and found[-1][1] == start:
-            found[-1] = (found[-1][0], stop)
-        else:
-            found.append((start, stop))
-    return found
+def trained_of(document: Document, most: int) -> set[int]:
+    """Return where the trained characters of a document stand, without an end token that the text does not have."""
+    trained = [is_trained for text, is_trained in document for _ in MARKERS.sub("", text)]
+    return {at for at, is_trained in enumerate(trained[:most]) if is_trained}
 
 
 class _Then(dt.datetime):
