@@ -8,7 +8,7 @@ from typing import Any
 
 from expert_cli.config.run_config import ColumnMapping
 from expert_cli.data.columns import MEDIA
-from expert_cli.data.fields import BadRow, flag_of, is_unicode, json_text, parsed, require_json, text_of
+from expert_cli.data.field_checks import BadRow, flag_of, is_unicode, json_text, parsed, require_json, text_of
 from expert_cli.utils.text import type_name
 
 Turns = list[dict[str, Any]]

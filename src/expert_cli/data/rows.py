@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from expert_cli.config.run_config import ColumnMapping
 from expert_cli.data.columns import Columns
 from expert_cli.data.conversation import beside_content, has_name, mend_calls, turns_of
-from expert_cli.data.fields import (
+from expert_cli.data.field_checks import (
     BadRow,
     answer_of,
     field_of,

@@ -23,7 +23,7 @@ from expert_cli.config.data_sources import parse_split
 from expert_cli.config.run_config import DataConfig
 from expert_cli.data.columns import Columns, choose_columns
 from expert_cli.data.database_prompt import show_database
-from expert_cli.data.fields import BadRow
+from expert_cli.data.field_checks import BadRow
 from expert_cli.data.overlap import asked_hash
 from expert_cli.data.reading import RawRow, rows_of
 from expert_cli.data.rows import Row, digest, to_row

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from expert_cli.config.run_config import RunConfig
-from expert_cli.data.fields import BadRow, text_of
+from expert_cli.data.field_checks import BadRow, text_of
 from expert_cli.data.overlap import MOST_HELD_OUT, HeldOut, Question
 from expert_cli.data.packing.pack_plan import LengthRow, length_table, recommend
 from expert_cli.data.sources import Located, LocatedData, require_apart

@@ -9,7 +9,7 @@ import pytest
 
 from expert_cli.config.run_config import ColumnMapping
 from expert_cli.data.columns import Columns, choose_columns
-from expert_cli.data.fields import BadRow
+from expert_cli.data.field_checks import BadRow
 from expert_cli.data.rows import TRAILING, Row, to_row
 from tests.chat_templates import of_trl
 from tests.documents import written

@@ -1,6 +1,6 @@
 """Judges SQL and Cypher: an answer's rows must be those of the expected queries, on one content or several.
 
-This is the side that reads cases and files; `sandbox/sqlite.py` and its like runs and compares, in a process that can be ended.
+This is the side that reads cases and files; `sandbox/query_judge.py` runs and compares, in a process that can be ended.
 """
 
 from __future__ import annotations

@@ -20,7 +20,8 @@ from expert_cli.evaluation.verifiers.query_text import QUOTED, code_words, split
 from expert_cli.evaluation.verifiers.result_rows import Row
 from expert_cli.evaluation.verifiers.sandbox import child_process
 from expert_cli.evaluation.verifiers.sandbox.child_process import Stopped
-from expert_cli.evaluation.verifiers.sandbox.sqlite import QueryJudge, ReadOnly, Way
+from expert_cli.evaluation.verifiers.sandbox.query_judge import QueryJudge, Way
+from expert_cli.evaluation.verifiers.sandbox.sqlite import ReadOnly
 
 _CALL = "SELECT cypher(?)"
 _WRITES = frozenset(("CREATE", "MERGE", "SET", "DELETE", "DETACH", "REMOVE", "DROP", "FOREACH"))

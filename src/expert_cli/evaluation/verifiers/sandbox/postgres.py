@@ -24,7 +24,7 @@ from expert_cli.evaluation.verifiers.contents import database_contents, opened, 
 from expert_cli.evaluation.verifiers.query_text import code_words
 from expert_cli.evaluation.verifiers.result_rows import Row
 from expert_cli.evaluation.verifiers.sandbox.child_process import Stopped, bounded
-from expert_cli.evaluation.verifiers.sandbox.sqlite import QueryJudge, Way
+from expert_cli.evaluation.verifiers.sandbox.query_judge import QueryJudge, Way
 
 FETCHED = 100
 """Rows that are read, or written, at once."""
