@@ -88,8 +88,8 @@ def _joined(content: object) -> object:
     for part in content:
         if not isinstance(part, dict):
             raise BadRow(f"a part of a message's content is {type_name(part)}, not an object")
-        if part.get("type", "text") != "text":
-            raise BadRow(f'a message\'s content has a part of the type "{part["type"]:.40}", but text alone is trained')
+        if (kind := part.get("type") or "text") != "text":
+            raise BadRow(f'a message\'s content has a part of the type "{kind!s:.40}", but text alone is trained')
     return "".join(text_of(part, "text", "a part of a message's content") for part in content)
 
 

@@ -91,7 +91,7 @@ def parsed(value: object, label: str) -> Any:
 def require_json(value: object, label: str) -> None:
     """Refuse what chat templates cannot be given: fields of Parquet may hold what JSON has no word for."""
     try:
-        json_text(value).encode()
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
     except UnicodeEncodeError as error:
         raise BadRow(f"{label} is not Unicode text (half of a surrogate pair)") from error
     except (ValueError, TypeError, RecursionError) as error:

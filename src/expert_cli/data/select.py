@@ -329,7 +329,7 @@ def _refuse_bad(located: Located, report: RowReport, share: float) -> None:
     if report.dropped.total() > share * report.read:
         raise InputError(
             f"{located}: {report.bad()}",
-            f"Mend these rows, or take them out; up to {BAD_SHARE:.0%} are left out with a warning. What a chat template "
+            f"Mend these rows, or take them out; up to {share:.0%} are left out with a warning. What a chat template "
             'refuses, another base model, "prompt_template" or "chat_template_path" may write.',
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import nan
 from typing import Any
 
 import pytest
@@ -137,6 +138,15 @@ U, A = turn("user", "u"), turn("assistant", "a")
         (
             [turn("user") | {"content": [{"type": "image_url", "image_url": {"url": "x"}}]}],
             'a message\'s content has a part of the type "image_url", but text alone is trained',
+        ),
+        ([U, A | {"content": [{"type": None, "text": "a"}]}], [U, A]),
+        (
+            [turn("user") | {"content": [{"type": 1}]}],
+            'a message\'s content has a part of the type "1", but text alone is trained',
+        ),
+        (
+            [U, turn("assistant", tool_calls=[{"name": "f", "arguments": {"a": nan}}])],
+            "a message holds what JSON cannot",
         ),
         (["hi"], "a message is text, not an object"),
         (

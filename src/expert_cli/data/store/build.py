@@ -353,6 +353,8 @@ def split_stats(
 
 # Data sets of token ids that another program saved: `--trust-store` ---------------------------------------------------
 
+NO_TRUST = "leave --trust-store out to build a store"
+
 
 def trusted_sha256(home: Path, hash_cache: FileHashCache) -> str:
     """Return one hash over the Arrow files of a data set that another program saved, in their order."""
@@ -370,21 +372,23 @@ def convert_foreign_store(
     """
     import datasets
 
-    key = StoreKey((("rule", str(STORE_RULE)), ("made by another program", trusted_sha256(home, inputs.hashes))))
+    made_by = ("made by another program", trusted_sha256(home, inputs.hashes))
+    key = StoreKey((("rule", str(STORE_RULE)), ("tokenizer", inputs.tokenizer.sha256), made_by))
 
     def fill(building: Path) -> Mapping[str, Any]:
         saved = datasets.load_from_disk(str(home))
         stats: dict[str, Any] = {}
-        for split, rows in saved.items() if isinstance(saved, datasets.DatasetDict) else [("train", saved)]:
-            if split not in ("train", "validation"):
-                continue
+        splits = saved if isinstance(saved, datasets.DatasetDict) else {"train": saved}
+        if "train" not in splits:
+            raise IntegrityError(f"{home}: no split train among {', '.join(splits)}", NO_TRUST)
+        for split in [name for name in ("train", "validation") if name in splits]:
             sizes, trained, dropped = [np.zeros(0, np.int64)], 0, Counter[str]()
-            for number, table in enumerate(rows.with_format("arrow").iter(SHARD_ROWS)):
+            for number, table in enumerate(splits[split].with_format("arrow").iter(SHARD_ROWS)):
                 documents, good = _checked(table, f"{home}: {split}", inputs.tokenizer.vocab_size).trained_only()
                 write_shard(building, split, number, documents)
                 sizes.append(np.diff(documents.offsets))
                 trained += int(documents.trained.sum())
-                dropped.update([*["no trained token"] * int((~good).sum())])
+                dropped += Counter({"no trained token": int((~good).sum())})
             stats[split] = split_stats(
                 np.concatenate(sizes), trained, RowReport(dropped=dropped), "another program", {}
             )
@@ -397,15 +401,16 @@ def convert_foreign_store(
 def _checked(table: Any, where: str, vocabulary: int) -> Encoded:
     """Return the documents of an Arrow table. Raises IntegrityError as `convert_foreign_store` does."""
     names = table.column_names
-    kind = next((name for name in ("completion_mask", "labels") if name in names), "input_ids")
+    kind = next((name for name in ("completion_mask", "labels") if name in names), "")
+    if "input_ids" not in names or not kind:
+        told = f"its columns are {', '.join(names)}; input_ids and completion_mask (or labels) are needed"
+        raise IntegrityError(f"{where}: {told}", NO_TRUST)
     lists = [table.column(name).combine_chunks() for name in ("input_ids", kind)]
     flat = [one.flatten() for one in lists]
     ids, said = (one.to_numpy(zero_copy_only=False) for one in flat)
     sizes, others = (one.value_lengths().fill_null(0).to_numpy() for one in lists)
     fault = ""
-    if "input_ids" not in names or kind == "input_ids":
-        fault = f"its columns are {', '.join(names)}; input_ids and completion_mask (or labels) are needed"
-    elif any(one.null_count for one in (*lists, *flat)) or not np.array_equal(sizes, others):
+    if any(one.null_count for one in (*lists, *flat)) or not np.array_equal(sizes, others):
         fault = "it has gaps (null), or ids and mask differ in length"
     elif len(ids) and not (ids.min() >= 0 and ids.max() < vocabulary):
         fault = f"ids run from {ids.min()} to {ids.max()}, the tokenizer has {vocabulary}: made with another one"
@@ -413,6 +418,6 @@ def _checked(table: Any, where: str, vocabulary: int) -> Encoded:
         told = f"labels are not the ids at their places, as at token {wrong[0]:,}: label {said[wrong[0]]}, id {ids[wrong[0]]}"
         fault = f"{told}; labels are -100 or the token's own id, not shifted"
     if fault:
-        raise IntegrityError(f"{where}: {fault}", "leave --trust-store out to build a store")
+        raise IntegrityError(f"{where}: {fault}", NO_TRUST)
     trained = said != -100 if kind == "labels" else said.astype(np.bool_)
     return Encoded(ids.astype(np.int32), np.append(0, sizes.cumsum(dtype=np.int64)), trained)

@@ -323,10 +323,12 @@ def test_lengths_are_those_of_the_numbers(tmp_path: Path, numbers: list[int]) ->
     assert len(documents) == len(LENGTHS)
 
 
-def converted(folder: Path, **columns: Any) -> TokenStore:
-    datasets.Dataset.from_dict(columns).save_to_disk(str(folder / "rows"))
+def converted(
+    folder: Path, saved: Any = None, tokenizer: TinyTokenizer = TinyTokenizer(), **columns: Any
+) -> TokenStore:
+    (saved or datasets.Dataset.from_dict(columns)).save_to_disk(str(folder / "rows"))
     nothing, hashes = LocatedData((), ()), FileHashCache(folder / ".memo.json")
-    inputs = StoreInputs(nothing, TinyTokenizer(), template_for(tiny_tokenizer()), hashes)
+    inputs = StoreInputs(nothing, tokenizer, template_for(tiny_tokenizer()), hashes)
     return convert_foreign_store(folder / "rows", folder / "out", inputs, NullReporter())
 
 
@@ -347,15 +349,29 @@ def test_a_foreign_row_that_trains_nothing_is_left_out(tmp_path: Path) -> None:
         ({"input_ids": [[1, 2, 3]], "labels": [[-100, 3, 9]]}, "labels are not the ids at their places, as at token 1"),
         ({"input_ids": [[1, 2, 3]], "labels": [[2, 3, -100]]}, "labels are not the ids at their places, as at token 0"),
         ({"input_ids": [[1, 2, 3]]}, "completion_mask .or labels. are needed"),
+        ({"labels": [[1, 2, 3]]}, "its columns are labels; input_ids and"),
         ({"input_ids": [[1, 2]], "completion_mask": [[True]]}, "or ids and mask differ in length"),
         ({"input_ids": [[1, 999_999]], "labels": [[1, 999_999]]}, "ids run from 1 to 999999, the tokenizer has"),
         ({"input_ids": [[1, 2], None], "labels": [[1, 2], None]}, "gaps"),
     ],
-    ids=["other labels", "shifted labels", "no mask", "short mask", "other ids", "gaps"],
+    ids=["other labels", "shifted labels", "no mask", "no ids", "short mask", "other ids", "gaps"],
 )
 def test_foreign_rows_that_do_not_fit_are_refused(tmp_path: Path, columns: dict[str, Any], told: str) -> None:
     with pytest.raises(IntegrityError, match=told):
         converted(tmp_path, **columns)
+
+
+def test_a_foreign_data_set_without_training_rows_is_refused(tmp_path: Path) -> None:
+    rows = datasets.Dataset.from_dict({"input_ids": [[1, 2]], "labels": [[1, 2]]})
+    with pytest.raises(IntegrityError, match="no split train among test"):
+        converted(tmp_path, datasets.DatasetDict({"test": rows}))
+
+
+def test_foreign_ids_are_checked_again_for_another_tokenizer(tmp_path: Path) -> None:
+    saved = datasets.Dataset.from_dict({"input_ids": [[1, 200]], "labels": [[1, 200]]})
+    assert converted(tmp_path, saved).training().document(0)[0].tolist() == [1, 200]
+    with pytest.raises(IntegrityError, match="ids run from 1 to 200, the tokenizer has 100"):
+        converted(tmp_path, saved, TinyTokenizer("other", 100))
 
 
 # Where the stores of an expert lie, and what is wrong with one, by its fingerprint ---------------------------------------
