@@ -63,9 +63,11 @@ def truncate_middle(ids: NDArray[np.int32], trained: NDArray[np.bool_], limit: i
     rest = limit - keep
     kept = [np.arange((keep + 1) // 2), np.arange(prompt - keep // 2, prompt)]
     if rest < len(ids) - prompt:
-        kept += [np.arange(prompt, prompt + rest // 2), np.arange(len(ids) - (rest - rest // 2), len(ids))]
-        trained = trained.copy()
-        trained[kept[-1][:-1][:1]] = False
+        tail = np.arange(len(ids) - (rest - rest // 2), len(ids))
+        kept += [np.arange(prompt, prompt + rest // 2), tail]
+        if len(tail) > 1:
+            trained = trained.copy()
+            trained[tail[0]] = False
     else:
         kept.append(np.arange(prompt, len(ids)))
     chosen = np.concatenate(kept)

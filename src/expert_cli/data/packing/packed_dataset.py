@@ -73,7 +73,7 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
             self.left_out = LeftOut(int((lengths > capacity).sum()), int(lengths.sum() - self._pieces.lengths.sum()))
         # Whether a piece that ends before its document does is truncated in the middle, not cut off.
         self._shortens = packing != "concat" and overflow == "truncate"
-        self.untrained = self._fewest = 0
+        self.untrained = self._packs_an_epoch = 0
         self._latest: tuple[int, PackingPlan] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -82,7 +82,7 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
 
     def __len__(self) -> int:
         """Return how many packs the first epoch has; after `even_out` every epoch of the run."""
-        return self._fewest or len(self.plan(0))
+        return self._packs_an_epoch or len(self.plan(0))
 
     def __getitem__(self, place: Place) -> dict[str, torch.Tensor]:
         """Return one pack; `FILLER` gives one without tokens."""
@@ -103,7 +103,7 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
         epoch = epoch if self.packing == "random" else 0
         if self._latest is None or self._latest[0] != epoch:
             self._latest = None  # its memory is needed
-            self._latest = epoch, self._planned(epoch).parted(self._fewest)
+            self._latest = epoch, self._planned(epoch).parted(self._packs_an_epoch)
         return self._latest[1]
 
     def even_out(self, epochs: Callable[[int], int]) -> int:
@@ -116,7 +116,7 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
             most, drawn = max(most, len(self._planned(drawn))), drawn + 1
         if most > len(self):
             self._latest = None
-        self._fewest = most
+        self._packs_an_epoch = most
         return most
 
     def fill(self) -> float:
@@ -154,9 +154,11 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
             return random_fit(self._pieces, self.capacity, self.seed, epoch)
         if self.packing == "best_fit":
             return best_fit(self._pieces, self.capacity)
-        return no_packing(self._pieces) if self.packing == "off" else self._trained(concat(self._pieces, self.capacity))
+        if self.packing == "off":
+            return no_packing(self._pieces)
+        return self._without_untrained(concat(self._pieces, self.capacity))
 
-    def _trained(self, plan: PackingPlan) -> PackingPlan:
+    def _without_untrained(self, plan: PackingPlan) -> PackingPlan:
         """Return the packs without those that hold nothing but the beginnings of prompts."""
         pieces, sizes = plan.pieces, np.diff(plan.offsets)
         prompts, _ = self.documents.mask_lengths()
