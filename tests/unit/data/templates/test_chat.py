@@ -314,11 +314,7 @@ def test_a_call_may_end_with_what_begins_the_turn_of_the_tool() -> None:
 @pytest.mark.parametrize(
     ("jinja", "options", "message"),
     [
-        (
-            GEMMA2,
-            {"system_prompt": "Be brief."},
-            "refuses a conversation of user: System role not supported",
-        ),
+        (GEMMA2, {"system_prompt": "Be brief."}, "refuses a conversation of user: System role not supported"),
         (
             "{% for m in messages if m.role != 'system' %}{{ '<|im_start|>' + m.content + '<|im_end|>' }}{% endfor %}",
             {"system_prompt": "Be brief."},

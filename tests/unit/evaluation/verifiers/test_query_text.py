@@ -4,13 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from expert_cli.evaluation.verifiers.query_text import (
-    Dialect,
-    orders_lists,
-    orders_rows,
-    split,
-    without_texts,
-)
+from expert_cli.evaluation.verifiers.query_text import Dialect, orders_lists, orders_rows, split, without_texts
 
 
 @pytest.mark.parametrize(
