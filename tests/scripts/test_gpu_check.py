@@ -46,9 +46,7 @@ def test_all_ways_train_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "\nsmollm2 " not in told
 
 
-def test_a_way_that_fails_costs_no_other_one(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_way_that_fails_costs_no_other(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setitem(gpu_check.WAYS, "eager", Way({"rank": 0}))
     found = main(["--only", f"{AT} eager", f"{AT} captured bf16"])["rows"]
     assert found[f"{AT} eager bf16"]["failed"].startswith("ManifestError: ")

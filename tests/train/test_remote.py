@@ -7,18 +7,25 @@ import os
 import shutil
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from expert_cli import api
+from expert_cli.config.plan import make_plan
+from expert_cli.config.resolve import Overrides
 from expert_cli.errors import EnvironmentProblem, RunLocked
+from expert_cli.hardware.machine import inspect
+from expert_cli.pipeline.remote_run import remote_run
 from expert_cli.pipeline.train import RunOptions
 from expert_cli.runs.metrics import read_json
 from expert_cli.runs.run_paths import RunPaths
 from expert_cli.utils import paths
+from expert_cli.utils.files import write_text
 from expert_cli.utils.object_storage import StoredFolder
+from expert_cli.utils.reporter import NullReporter
 from tests.forked_cli import Forked
 from tests.object_storage import S3Server, write
 from tests.train.projects import ROWS, Told, project
@@ -143,21 +150,26 @@ def test_a_run_whose_machine_is_gone_ends_as_an_unbroken_one(tmp_path: Path, buc
     assert train(manifest, url, resume="auto").document == done.document
 
 
-def test_checkpoints_and_the_run_are_put_behind_what_they_are_made_of(
-    tmp_path: Path, bucket: str, s3_server: S3Server
-) -> None:
+def test_what_marks_a_whole_folder_is_put_last(tmp_path: Path, bucket: str, s3_server: S3Server) -> None:
     settings = {**SETTINGS, "save_steps": 2, "save_total_limit": 2}
     done = train(project(tmp_path, **settings), f"{bucket}/run")
-    put, there = (
-        [path.partition("/run/")[2] for path in asked(s3_server, "PUT")],
-        set(StoredFolder(f"{bucket}/run").list()),
-    )
+    put = [path.partition("/run/")[2] for path in asked(s3_server, "PUT")]
+    there = set(StoredFolder(f"{bucket}/run").list())
     for step in (2, 4, 6):
         of_one = [name for name in put if name.startswith(f"checkpoints/checkpoint-{step}/")]
         # one that rotation removes while it is put is not put whole, and not there
         assert of_one[-1:] == [f"checkpoints/checkpoint-{step}/checkpoint.json"] or there.isdisjoint(of_one)
     assert put[-1] == "COMPLETE"
     assert there == files_of(done.output), "what rotation removed is not there"
+
+
+def test_complete_is_put_behind_the_last_line_of_the_log(tmp_path: Path, bucket: str, s3_server: S3Server) -> None:
+    run = replace(make_plan(project(tmp_path), inspect(), Overrides()).run, output=tmp_path / "run")
+    with remote_run(run, RunOptions(stored_at=f"{bucket}/run"), NullReporter()) as put:
+        for number, name in enumerate(("log.txt", "COMPLETE", "log.txt")):
+            write_text(run.output / name, str(number))
+            put().result()
+    assert [Path(path).name for path in asked(s3_server, "PUT")] == ["log.txt", "log.txt", "COMPLETE"]
 
 
 class ClosingAt(CrashingAt):
@@ -174,9 +186,7 @@ class ClosingAt(CrashingAt):
 
 
 @pytest.mark.usefixtures("impatient")
-def test_training_goes_on_without_its_storage_and_nothing_is_lost(
-    tmp_path: Path, bucket: str, s3_server: S3Server
-) -> None:
+def test_training_goes_on_without_its_storage(tmp_path: Path, bucket: str, s3_server: S3Server) -> None:
     url, manifest = f"{bucket}/run", project(tmp_path, **{**SETTINGS, "save_steps": 2})
     report = ClosingAt(3, s3_server)
     with pytest.raises(EnvironmentProblem, match=f"the run is done, but not all of it is at {url}: ") as raised:
@@ -192,9 +202,7 @@ def test_training_goes_on_without_its_storage_and_nothing_is_lost(
     assert set(StoredFolder(url).list()) == files_of(folder)
 
 
-def test_what_is_there_is_not_written_over_and_what_is_no_run_is_not_fetched(
-    tmp_path: Path, bucket: str, s3_server: S3Server
-) -> None:
+def test_what_is_there_stands_and_no_other_folder_is_fetched(tmp_path: Path, bucket: str, s3_server: S3Server) -> None:
     url, manifest = f"{bucket}/run", project(tmp_path)
     write(f"{url}/rows/train.jsonl", b"{}")
     for more in ({}, {"overwrite": True}, {"resume": "auto"}):
@@ -203,9 +211,7 @@ def test_what_is_there_is_not_written_over_and_what_is_no_run_is_not_fetched(
     assert not paths.local_run(url).exists()
 
 
-def test_of_the_local_folder_and_the_url_the_one_that_is_further_counts(
-    tmp_path: Path, bucket: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_folder_or_url_that_is_further_counts(tmp_path: Path, bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
     url, manifest = f"{bucket}/run", project(tmp_path, **SETTINGS)
     crash(manifest, url, 3)
     another_machine(monkeypatch, tmp_path / "second")

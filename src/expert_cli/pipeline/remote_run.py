@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,7 +22,7 @@ _CHECKPOINT = re.compile(r"(checkpoints/checkpoint-([0-9]+)/)(.+)")
 
 
 @contextmanager
-def remote_run(run: RunConfig, options: RunOptions, report: Reporter) -> Iterator[Callable[[], object]]:
+def remote_run(run: RunConfig, options: RunOptions, report: Reporter) -> Iterator[Callable[[], Future[None]]]:
     """Fetch what lies at the URL, if the run goes on; yield what puts what has changed, which all is put at the end."""
     names, folder, done = [*(storage := StoredFolder(options.stored_at)).list()], run.output, dict[str, list[int]]()
     if names and not (options.resume and "log.txt" in names):
@@ -39,10 +39,12 @@ def remote_run(run: RunConfig, options: RunOptions, report: Reporter) -> Iterato
         done = _files_of(folder)
     problem = ""
 
-    def put() -> None:
+    def put(*, all_is_written: bool = False) -> None:
         nonlocal problem
         try:
             files = _files_of(folder)
+            if not all_is_written:  # the log has a last line behind COMPLETE
+                files.pop("COMPLETE", None)
             for name in [name for name in files if done.get(name) != files[name]]:
                 storage.put(folder, [name])
                 done[name] = files[name]
@@ -58,7 +60,7 @@ def remote_run(run: RunConfig, options: RunOptions, report: Reporter) -> Iterato
         try:
             yield lambda: pool.submit(put)
         finally:
-            pool.submit(put).result()
+            pool.submit(put, all_is_written=True).result()
     if problem:
         raise EnvironmentProblem(f"the run is done, but {problem}", "the same command with --resume auto puts the rest")
 

@@ -211,9 +211,7 @@ HINTS = {
 
 
 @pytest.mark.parametrize(("made", "settings"), HINTS.values(), ids=HINTS.keys())
-def test_memory_that_runs_out_later_names_what_to_go_on_with(
-    tmp_path: Path, made: dict[str, int], settings: str
-) -> None:
+def test_memory_that_runs_out_later_names_how_to_go_on(tmp_path: Path, made: dict[str, int], settings: str) -> None:
     error = out_of_memory(small_trainer(tmp_path, **made), tmp_path, "COMMAND")
     assert error.message == "out of memory at step 1"
     assert error.hint == f"go on: COMMAND --set training.config.{settings.format('training.config')}"

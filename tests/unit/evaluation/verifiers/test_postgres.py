@@ -107,9 +107,7 @@ def test_a_source_that_postgresql_cannot_hold_is_named(tmp_path: Path) -> None:
         graded(tmp_path / "odd.sqlite", "SELECT 1", "SELECT 1")
 
 
-def test_without_its_packages_a_case_cannot_be_judged(
-    sources: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_its_packages_no_case_can_be_judged(sources: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "expert_cli.evaluation.verifiers.sandbox.child_process.has_package", lambda name: name != "pg8000"
     )

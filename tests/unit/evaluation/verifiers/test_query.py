@@ -194,9 +194,7 @@ LUCKY = {
 
 
 @pytest.mark.parametrize(("expected", "answer"), LUCKY.values(), ids=LUCKY.keys())
-def test_what_is_right_by_luck_is_caught_and_what_means_the_same_is_right(
-    folder: Path, expected: str, answer: str
-) -> None:
+def test_what_is_right_by_luck_is_caught_what_means_the_same_is_right(folder: Path, expected: str, answer: str) -> None:
     assert graded(folder, answer, expected).passed
     verdict = graded(folder, answer, expected, perturb=8)
     assert verdict.kind in ("wrong", "empty")

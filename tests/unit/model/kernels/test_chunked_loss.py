@@ -68,9 +68,7 @@ PACKS = [pack(6, 4), pack(9)]
 @pytest.mark.parametrize(
     ("architecture", "backend", "layout"), [("llama", "documents", "packed"), ("qwen3", "eager", "padded")]
 )
-def test_packed_loss_is_the_sum_over_the_documents(
-    architecture: tiny.Architecture, backend: str, layout: Layout
-) -> None:
+def test_packed_loss_is_the_sum_of_the_documents(architecture: tiny.Architecture, backend: str, layout: Layout) -> None:
     base = tiny.tiny_model(architecture)
     expected = 0.0
     for one in PACKS:
@@ -146,7 +144,7 @@ def step(module: Any, inputs: Batch) -> torch.Tensor:
 
 @pytest.mark.parametrize(("kind", "changed"), WAYS.values(), ids=WAYS.keys())
 @pytest.mark.parametrize("architecture", ["llama", "qwen3"])
-def test_every_batch_runs_through_one_graph(
+def test_each_batch_runs_through_one_graph(
     architecture: tiny.Architecture, kind: AdapterType, *, changed: bool
 ) -> None:
     """And gives what its documents give without padding; rows past a document's bound are not a number, as on a GPU."""
