@@ -16,11 +16,10 @@ import expert_cli
 from expert_cli.benchmark.stock_trainer import stock_run
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
-from expert_cli.data.packing.packed_dataset import PackedDataset
 from expert_cli.hardware import machine
 from expert_cli.model.kernels import kernel_plan
 from expert_cli.pipeline.pretokenize import store_for
-from expert_cli.pipeline.training_data import training_inputs
+from expert_cli.pipeline.training_data import packed, training_inputs
 from expert_cli.utils.reporter import NullReporter
 
 CONFIG: dict[str, Any] = {
@@ -94,8 +93,7 @@ def stock_step(manifest: Path, steps: int, callbacks: Sequence[TrainerCallback])
     run = make_plan(manifest, machine.inspect(), asked).run
     inputs = training_inputs(run, report)
     documents = store_for(run, inputs, report).training()
-    packs = PackedDataset(documents, run.data.max_seq_length, run.loader.packing, run.loader.overflow, run.seed)
-    _, trainer, tokens = stock_run("flattening", run, inputs, packs)
+    _, trainer, tokens = stock_run("flattening", run, inputs, packed(documents, run))
     for callback in callbacks:
         trainer.add_callback(callback)
     trainer.train()

@@ -195,9 +195,8 @@ def _write_whole(
     written: dict[str, Callable[[], Any]] = {}
     if "merged" in forms:
         report.info("writing the merged model in bf16")
-        plain: Any = experts.load_base_of(
-            _held(run, "none", "bf16"), base
-        )  # nothing of a quantization is left in its config
+        # nothing of a quantization is left in its config
+        plain: Any = experts.load_base_of(_held(run, "none", "bf16"), base)
         plain.load_state_dict({name: value.to(plain.dtype) for name, value in model.state_dict().items()})
         plain.config.use_cache, plain.generation_config = True, asked.generation()
         with quiet():

@@ -60,6 +60,10 @@ class EvalCase:
         """What a model is asked, and what stands below it: the case's question, with what it is shown."""
         return self.prompt, self.shown or self.input
 
+    def turn(self, separator: str) -> str:
+        """Return what a model is asked as one text."""
+        return separator.join(filter(None, self.asked))
+
     def answered(self, text: str, stop: Stop | Literal[""] = "", raw: str = "") -> EvalCase:
         """Return the case with an answer."""
         return replace(self, answer=text, stop=stop, raw=raw)

@@ -157,7 +157,7 @@ def evaluate_served(
     system = [{"role": "system", "content": first}] if first else []
     said, questions = _writer(file, as_text=server.takes_text), []
     for case in cases:
-        turn = separator.join(filter(None, case.asked))
+        turn = case.turn(separator)
         held = evaluate.held_for(turn, case.case, settings.grammar)
         prompt = said([*system, {"role": "user", "content": turn}])
         questions.append((case, prompt, held.served if held else {}))

@@ -342,7 +342,7 @@ def grade_kept(
     for name in BASES:
         if other := part(document, name):
             asked: dict[str, Any] = {
-                key: other.get(key) for key in ("shots", "examples", "template", "generation") if key in other
+                key: other[key] for key in ("shots", "examples", "template", "generation") if key in other
             }
             bases[name] = beside(judged(other), expert, asked)
     facts, generation, held = (part(document, name) or None for name in ("expert", "generation", "grammar"))
@@ -352,16 +352,12 @@ def grade_kept(
 
 def _kept(row: Mapping[str, Any], cases: Mapping[str, EvalCase], path: Path) -> EvalCase:
     case, texts = cases.get(str(row.get("id"))), [row, *map(part, items(row, "samples"))]
-    is_whole = case and all(isinstance(one.get("answer"), str) for one in texts)
-    if (
-        case is None
-        or not is_whole
-        or row.get("prompt") != (case_files.digest_of(case.question) if case.prompt else None)
-    ):
+    is_whole = all(isinstance(one.get("answer"), str) for one in texts)
+    prompt = case_files.digest_of(case.question) if case and case.prompt else None
+    if case is None or not is_whole or row.get("prompt") != prompt:
         told = f"{path}: {row.get('id')!r} has no answer or no case, or its case asks something else now"
-        raise InputError(
-            told, "give the cases that were answered: --cases FILE; or evaluate the adapter again: --adapter"
-        )
+        hint = "give the cases that were answered: --cases FILE; or evaluate the adapter again: --adapter"
+        raise InputError(told, hint)
     case = replace(case, shown=str(row.get("schema_prompt") or ""))
     first, *samples = (case.answered(one["answer"], one.get("stop") or "", one.get("raw") or "") for one in texts)
     return replace(first, samples=tuple(samples))

@@ -100,8 +100,7 @@ def write_pairs(path: Path, found: Evaluation, input_separator: str | None) -> d
             told = f"{one.row.where}: the evaluation does not say how a prompt and its input were joined"
             raise InputError(told, f"evaluate the adapter again: --adapter DIR --samples K {OPTION} FILE")
         for said in pairs:
-            asked = (input_separator or "").join(filter(None, one.row.asked))
-            turns = [("user", asked), *(("assistant", text) for text in said)]
+            turns = [("user", one.row.turn(input_separator or "")), *(("assistant", text) for text in said)]
             of_pair = [[{"role": role, "content": text}] for role, text in turns]
             rows.append({"id": one.row.id, **dict(zip(("prompt", "chosen", "rejected"), of_pair, strict=True))})
     write_bytes(path, json_lines(rows))

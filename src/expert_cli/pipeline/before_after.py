@@ -72,7 +72,7 @@ def samples(
     for case, *both in zip(cases, before, after, strict=True):
         (old, new), kinds = (one.row.answer.strip() for one in both), [one.verdict.kind for one in both]
         was_right, is_right = (None if kind == "parsed_only" else kind == "correct" for kind in kinds)
-        asked = {"prompt": "\n".join(filter(None, case.asked)), "expected": case.case.expected_text or "its tests pass"}
+        asked = {"prompt": case.turn("\n"), "expected": case.case.expected_text or "its tests pass"}
         found.append({**asked, "before": old, "after": new, "right_before": was_right, "right_after": is_right})
     return found
 
