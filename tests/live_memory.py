@@ -25,8 +25,13 @@ class Alive(TorchDispatchMode):
             storage = value.untyped_storage()
             if StorageWeakRef(storage) not in before:
                 self._made[StorageWeakRef(storage)] = storage.nbytes()
-        self.peak = max(self.peak, sum(size for made, size in self._made.items() if not made.expired()))
+        self.peak = max(self.peak, self.alive)
         return out
+
+    @property
+    def alive(self) -> int:
+        """The bytes that are alive now."""
+        return sum(size for made, size in self._made.items() if not made.expired())
 
 
 def _tensors(tree: Any) -> list[torch.Tensor]:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
-
-import pytest
 
 from expert_cli.hardware.machine import Gpu, Machine
 
@@ -20,13 +17,3 @@ T4 = replace(RTX_4090, gpus=(Gpu("Tesla T4", 2**34, (7, 5)),))
 MI300X = replace(H200, gpus=(Gpu("AMD Instinct MI300X", 192 * 2**30, (9, 4)),), torch_cuda="", torch_hip="6.4.43484")
 OF_DEVICES = {"cpu": CPU, "cuda": H200}
 """One machine for every device."""
-
-
-def install(folder: Path, patch: pytest.MonkeyPatch, **modules: str) -> None:
-    """Let packages be installed: module=distribution. There is nothing in them."""
-    for module, distribution in modules.items():
-        (folder / f"{module}.py").touch()
-        described = folder / f"{distribution.replace('-', '_')}-9.0.dist-info"
-        described.mkdir()
-        (described / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 9.0\n", "utf-8")
-    patch.syspath_prepend(folder)

@@ -185,16 +185,6 @@ def takes_attention(model: Any) -> bool:
     return bool(getattr(model, "_supports_attention_backend", False))
 
 
-def takes_flash_attention(model: Any) -> bool:
-    """Whether transformers lets a model attend through "flash_attention_2".
-
-    transformers 5.23 (modeling_utils.py): asked again when it is set, where it raises, or takes another kernel from
-    the hub instead. Remove when that is public.
-    """
-    listed = getattr(model, "_compatible_flash_implementations", None)
-    return bool(getattr(model, "_supports_flash_attn", False)) and (listed is None or "flash_attention_2" in listed)
-
-
 def train_on_one_card(arguments: Any) -> None:
     """Let a process train on one card, also where it sees several.
 
@@ -222,6 +212,16 @@ def liger_knows(model_type: str) -> bool:
     from liger_kernel.transformers.monkey_patch import MODEL_TYPE_TO_APPLY_LIGER_FN
 
     return model_type in MODEL_TYPE_TO_APPLY_LIGER_FN
+
+
+def fake_tensors() -> Any:
+    """Return a context in which tensors have shapes, devices and dtypes, and no contents.
+
+    torch 2.11 to 2.13 (torch/_subclasses): what its compilers trace with. Remove when it is public.
+    """
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    return FakeTensorMode(allow_non_fake_inputs=True)
 
 
 def norms(tensors: list[torch.Tensor]) -> torch.Tensor:

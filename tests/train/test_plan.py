@@ -87,7 +87,7 @@ def test_a_hybrid_trains_one_document_a_row_and_answers(tmp_path: Path) -> None:
     assert any("packing: off instead of random" in line for line in report.lines)
     assert done.document["kernels"]["recurrence"] == planned["kernels"]["recurrence"]
     assert done.document["kernels"]["recurrence"]["used"] == "one document a row"
-    assert "what layers with a state keep beside their linear layers is not in it" in planned["memory_source"]
+    assert "without activations" not in planned["memory_source"]
     recorded = read_json(done.output / "run.json")
     for effects in (recorded["effects"], planned["effects"]):
         (row,) = (dict(row) for row in effects if row["key"] == "training.config.packing")

@@ -8,7 +8,7 @@ from typing import Any
 from expert_cli.config.settings import Settings
 from expert_cli.config.training_defaults import METHOD as RFT
 from expert_cli.config.training_defaults import Config
-from expert_cli.hardware.machine import Machine, flash_attention_lacks, has_package
+from expert_cli.hardware.machine import Machine, has_package
 from expert_cli.manifest.key import AdapterType, Dtype, Quantization
 from expert_cli.manifest.keys.compute import WITHOUT_GRAPHS, Attention, Checkpointing, ComputeConfig, DeviceName, Mode
 from expert_cli.manifest.schema import Base, EvaluationBlock
@@ -78,20 +78,17 @@ def _tf32(config: Config, machine: Machine, device: DeviceName) -> bool:
 
 def _attention(config: Config, machine: Machine, device: DeviceName) -> Attention:
     """Decide the attention; of the three keys, the first that asks for something decides."""
-    if config["flash_attention_2"]:
-        lack = flash_attention_lacks(device, machine)
-        why = f"{lack}; PyTorch's kernels keep packed documents apart too" if lack else ""
-        config.put("flash_attention_2", "flash", "fused" if lack else "", why)
-        config.leave("flash_attention_2 decides", "use_sdpa", "memory_efficient_attention")
-        return "flash"
-    config.put("flash_attention_2", "fused")
-    decided: Attention = "fused" if config["use_sdpa"] or config["memory_efficient_attention"] else "eager"
-    config.put("use_sdpa", decided)
-    config.put("memory_efficient_attention", decided)
-    if config["use_sdpa"]:
-        config.leave("use_sdpa decides", "memory_efficient_attention")
-    elif decided == "fused":
-        config.put("use_sdpa", decided, decided, "memory_efficient_attention asks for fused kernels")
+    keys = ("flash_attention_2", "use_sdpa", "memory_efficient_attention")
+    deciding = next((key for key in keys if config[key]), "")
+    decided: Attention = "fused" if deciding else "eager"
+    lacks = deciding == keys[0] and (device == "cpu" or not machine.gpus[0].is_ampere or bool(machine.torch_hip))
+    for key in keys:
+        if key == deciding or not deciding:
+            config.put(key, decided, reason="FlashAttention needs an NVIDIA GPU from Ampere on" if lacks else "")
+        elif config.written.use_sdpa is False and key == "use_sdpa":
+            config.put(key, decided, decided, f"{deciding} asks for fused kernels")
+        else:
+            config.leave(f"{deciding} decides", key)
     return decided
 
 

@@ -27,6 +27,7 @@ from expert_cli.pipeline.pretokenize import store_for
 from expert_cli.pipeline.token_rows import choose_token_rows
 from expert_cli.pipeline.training_data import laid_out, training_inputs
 from expert_cli.utils.reporter import Reporter
+from expert_cli.utils.text import first_line
 
 MEMORY_ERROR_PCT = {"cpu": 30, "cuda": 25}
 """How far off the sum may be. CPU: 2.8 standard deviations (t, 5 degrees of freedom) of the six settings that its numbers were
@@ -94,18 +95,14 @@ def estimate_run(
     base = meta_base(folder, dtype=dtype, attention=loaded_with(run.compute.attention))
     rows = choose_token_rows(base, run, inputs.renderer, weights_of=partial(stored_weights, folder))
     model = memories.meta_adapter(base, run.adapter, rows.indices)
-    shape = memories.shape_of(model)
-    setting = memories.step_settings(run, machine, model, shape, work, free_bytes(device))
-    memory = memories.components(shape, setting, process if device == "cpu" else CONTEXT_BYTES)
+    step = memories.largest_step(run, machine, model, work, free_bytes(device))
+    speed = by_formula(run, work, model)
+    memory, unknown = _memory(step, process if device == "cpu" else CONTEXT_BYTES)
+    what = "formula, checked on one CPU" if device == "cpu" else "formula, not yet checked on a GPU"
+    peak = Figure(sum(memory.values()), MEMORY_ERROR_PCT[device], what + unknown)
     if probing:
         report.info("training a few steps to measure them")
         speed, peak = probe(run, overrides)
-    else:
-        speed = by_formula(run, work, model)
-        what = "formula, checked on one CPU" if device == "cpu" else "formula, not yet checked on a GPU"
-        if "recurrence" in setting.kernels.lines:
-            what += "; what layers with a state keep beside their linear layers is not in it: --probe measures it"
-        peak = Figure(sum(memory.values()), MEMORY_ERROR_PCT[device], what)
     seconds = (work.tokens + EVALUATED * work.evaluated_tokens) / speed.value
     without = "; without the answers of evaluation.every_steps" if run.watch.execution_eval_steps else ""
     without += "; without the rounds of training.rft" if run.rft is not None else ""
@@ -127,8 +124,17 @@ def estimate_run(
         cost=None if hourly is None else hourly * seconds / 3600,
         advice=[*filter(None, [rows.missing, rows.line, few_steps(work.schedule)])],
         effects=plan.effects,
-        kernels=setting.kernels.lines,
+        kernels=step.kernels.lines,
     )
+
+
+def _memory(step: memories.Step, process: int) -> tuple[Mapping[str, int], str]:
+    """Return the bytes of every component, and what is not in them, in words."""
+    try:
+        return memories.components(step, process), ""
+    except RuntimeError as error:
+        told = f"; without activations, whose size depends on what is read ({first_line(error)}): --probe measures it"
+        return memories.components(step, process, activations=0), told
 
 
 def parse_price(text: str) -> float:

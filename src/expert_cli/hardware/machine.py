@@ -109,16 +109,6 @@ def has_package(name: str) -> bool:
     return importlib.util.find_spec(name) is not None
 
 
-def flash_attention_lacks(device: str, machine: Machine) -> str:
-    """Return why the package of FlashAttention 2 does not run on the machine's first GPU, or ""."""
-    if device == "cpu" or not machine.gpus:
-        return "flash-attn needs a GPU"
-    if not machine.gpus[0].is_ampere:
-        return "this GPU is older than Ampere"
-    # FlashAttention 4 has a module of the same name.
-    return "" if has_package("flash_attn") and installed("flash-attn") else "flash-attn is not installed"
-
-
 def installed(name: str) -> str | None:
     """Return the version of an installed distribution, or None."""
     with suppress(importlib.metadata.PackageNotFoundError):

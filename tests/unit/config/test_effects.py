@@ -131,7 +131,7 @@ THREE_KEYS = {"name": "small", "base_models": [{"name": "org/a"}], "training": {
 NOT_IN_THIS_RUN = {
     *("dataloader_pin_memory", "use_tf32", "use_cuda_graphs", "on_oom"),  # of a GPU
     *("dataloader_prefetch_factor", "group_by_length", "torch_compile_backend", "torch_compile_mode"),
-    *("save_steps", "metric_for_best_model", "memory_efficient_attention"),
+    *("save_steps", "metric_for_best_model", "flash_attention_2", "memory_efficient_attention"),
 }
 """Keys with a default that changes nothing where no other key asks for what it is about, on a CPU."""
 

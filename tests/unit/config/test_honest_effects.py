@@ -80,7 +80,7 @@ KEPT = {
     "base_model.sha256": ("model", "sha256"),
 }
 """Where a value that nothing looks at stays in the run's identity, so that runs made before go on."""
-ALIKE = (".use_sdpa", ".memory_efficient_attention", ".alias")
+ALIKE = (".flash_attention_2", ".use_sdpa", ".memory_efficient_attention", ".alias")
 """Two keys that ask for the same thing, and one that only `--base-model` looks at."""
 
 

@@ -9,12 +9,11 @@ from expert_cli.manifest.key import Dtype, NotNegative, Strict, Text, adjusted, 
 
 DeviceName = Literal["cpu", "cuda"]
 DeviceChoice = Literal["auto", "cpu", "cuda", "rocm"]
-Attention = Literal["fused", "flash", "eager"]
+Attention = Literal["fused", "eager"]
 Checkpointing = Literal["off", "all"]
 Mode = Literal["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"]
 ATTENTION: dict[Attention, str] = {
     "fused": "documents attend within themselves by fused kernels (the kernel plan names them)",
-    "flash": "documents attend within themselves by flash-attn",
     "eager": "attention with a mask of tokens x tokens",
 }
 CHECKPOINTING: dict[Checkpointing, str] = {
@@ -61,12 +60,8 @@ class ComputeKeys(Strict):
         True, ATTENTION, why="PyTorch has it for every device; it needs no scores of tokens x tokens in memory"
     )
     """PyTorch's fused attention."""
-    flash_attention_2: bool | None = key(
-        False,
-        {**ATTENTION, "fused": "flash-attn is not asked for"},
-        why="it is a package of its own, which few machines have",
-    )
-    """The flash-attn package's attention, where it is installed and there is a GPU."""
+    flash_attention_2: bool | None = key(False, ATTENTION, why="`use_sdpa` has it")
+    """FlashAttention, which is part of PyTorch: on NVIDIA's GPUs from Ampere on; part of `use_sdpa`."""
     memory_efficient_attention: bool | None = key(False, ATTENTION, why="`use_sdpa` has it")
     """Attention that keeps no full score matrix; part of `use_sdpa`."""
     gradient_checkpointing: bool | Literal["selective"] | None = key(

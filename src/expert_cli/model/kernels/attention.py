@@ -9,20 +9,23 @@ under the names of transformers' flash-attention integration.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.attention import varlen
 from torch.nn.functional import scaled_dot_product_attention
 from torch.utils.weak import WeakTensorKeyDictionary
 from transformers import AttentionInterface, PreTrainedModel
 
 from expert_cli._compat import attention_name
-from expert_cli.model.kernels.attention_backends import BACKENDS, attention_backend, repeats_for_varlen
+from expert_cli.model.kernels.attention_backends import BACKENDS, attention_backend
 
-_repeats_keys: Any = torch.compiler.assume_constant_result(repeats_for_varlen)  # type: ignore[no-untyped-call]
+KNOWS_GROUPS = "enable_gqa" in inspect.signature(varlen.varlen_attn).parameters
+"""Whether torch's function is told of groups of query heads: that of torch 2.11 is not, and keys are repeated for it."""
 _KNOWN: Any = WeakTensorKeyDictionary()
 
 
@@ -55,9 +58,10 @@ def per_document_sdpa(
 ) -> tuple[Tensor, None]:
     """Attend within each document. query [1, heads, tokens, head_dim], key and value [1, key heads, tokens, head_dim].
 
-    The value's head_dim may be another. Returns [1, tokens, heads, head_dim of value].
+    The value's head_dim may be another. Without borders each row is a document. Returns [1, tokens, heads, head_dim of value].
     """
-    lengths, window = _lengths(settings["cu_seq_lens_q"]), settings.get("sliding_window")
+    starts, window = settings.get("cu_seq_lens_q"), settings.get("sliding_window")
+    lengths = [query.shape[2]] if starts is None else _lengths(starts)
     grouped = query.shape[1] != key.shape[1]
     parts = []
     for q, k, v in zip(*(torch.split(part, lengths, 2) for part in (query, key, value)), strict=True):
@@ -74,19 +78,16 @@ def varlen_attention(
 
     The kernel takes the tensors as they lie, as long as a head's numbers are side by side; what is copied here is narrowed.
     """
-    from torch.nn.attention.varlen import varlen_attn
-
     starts, longest = settings["cu_seq_lens_q"], settings["max_length_q"]
     dtype = torch.get_autocast_dtype("cuda") if query.dtype == torch.float32 else query.dtype
     window, groups = settings.get("sliding_window"), query.shape[1] // key.shape[1]
-    grouped: dict[str, Any] = {"enable_gqa": True} if groups > 1 else {}
-    if grouped and _repeats_keys():
-        grouped = {}
+    grouped: dict[str, Any] = {"enable_gqa": True} if groups > 1 and KNOWS_GROUPS else {}
+    if groups > 1 and not KNOWS_GROUPS:
         key, value = (part.repeat_interleave(groups, 1) for part in (key, value))
     # squeezed, not indexed: the gradient of an index is written into zeros of the whole tensor
     q, k, v = (part.squeeze(0).transpose(0, 1).to(dtype) for part in (query, key, value))
     seen = (window - 1 if window else -1, 0)
-    out: Any = varlen_attn(q, k, v, starts, starts, longest, longest, scale=scaling, window_size=seen, **grouped)
+    out: Any = varlen.varlen_attn(q, k, v, starts, starts, longest, longest, scale=scaling, window_size=seen, **grouped)
     return out.unsqueeze(0), None
 
 

@@ -1,51 +1,26 @@
 """The attention back ends, one entry each, in order of preference: what each needs, and all in which they differ.
 
 A new one is an entry in `BACKENDS` and, where transformers has no such attention, a function in `attention.py`. Loads no
-torch, so that `doctor` can name them before it tries them; whether varlen will do asks torch.
+torch, so that `doctor` can name them before it tries them.
 """
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
-from expert_cli._compat import takes_attention, takes_flash_attention
+from expert_cli._compat import takes_attention
 from expert_cli.config.run_config import Layout
-from expert_cli.hardware.machine import Machine, flash_attention_lacks
+from expert_cli.hardware.machine import Machine
 from expert_cli.manifest.key import Dtype
 from expert_cli.manifest.keys.compute import Attention, DeviceName
 
-WIDEST = 256
-"""Numbers of a head up to which FlashAttention has kernels."""
+MULTIPLE, WIDEST = 8, 256
+"""Of what the widths of a head are multiples for which FlashAttention has kernels, and the widest."""
 ROWS_VARY = "its rows are as long as the longest of their batch"
 DROPOUTS = ("attention_dropout", "attn_pdrop", "attention_probs_dropout_prob")
 """The names under which configurations of transformers say the dropout of attention."""
-
-
-@cache
-def _parameters(function: Any) -> frozenset[str]:
-    return frozenset(inspect.signature(function).parameters)
-
-
-def repeats_for_varlen() -> bool:
-    """Whether keys and values must be repeated for `varlen_attn`: that of torch 2.11 is not told of groups."""
-    from torch.nn.attention.varlen import varlen_attn
-
-    return "enable_gqa" not in _parameters(varlen_attn)
-
-
-def _flash_lacks(device: DeviceName, dtype: Dtype, machine: Machine) -> str:
-    return flash_attention_lacks(device, machine) or ("flash-attn has no fp32" if dtype == "fp32" else "")
-
-
-def _flash_refuses(model: Any) -> str:
-    if not takes_flash_attention(model):
-        return f"transformers has no FlashAttention 2 for {type(model).__name__}"
-    # it has dropout, and pads heads; transformers pads values
-    return _sinks(model) or _odd_heads(model, multiple=1, pads_values=True)
 
 
 def _varlen_lacks(device: DeviceName, dtype: Dtype, machine: Machine) -> str:
@@ -61,8 +36,7 @@ def _varlen_lacks(device: DeviceName, dtype: Dtype, machine: Machine) -> str:
 def _varlen_refuses(model: Any) -> str:
     config = model.config.get_text_config()
     drops = any(getattr(config, name, None) for name in DROPOUTS)
-    dropout = "this model's attention has dropout" if drops else ""
-    return _plain_refuses(model) or dropout or _odd_heads(model, multiple=8, pads_values=False)
+    return _plain_refuses(model) or ("this model's attention has dropout" if drops else _odd_heads(model))
 
 
 def _plain_refuses(model: Any) -> str:
@@ -74,27 +48,20 @@ def _plain_refuses(model: Any) -> str:
         return "this architecture caps attention scores"
     if getattr(config, "attention_chunk_size", None):
         return "this architecture attends within chunks"
-    return _sinks(model)
-
-
-def _sinks(model: Any) -> str:
     there = any("sinks" in name for name, _ in model.named_parameters())
     return "this architecture has attention sinks" if there else ""
 
 
-def _odd_heads(model: Any, *, multiple: int, pads_values: bool) -> str:
+def _odd_heads(model: Any) -> str:
     """Return what FlashAttention cannot do with the heads of the layers that attend, by transformers' names for their dims."""
     for own in map(vars, model.get_decoder().modules()):
         head = own.get("qk_head_dim") or own.get("head_dim") or own.get("head_size")
         if "is_causal" not in own or not head:
             continue
-        of_values = own.get("v_head_dim") or head
-        if head > WIDEST:
-            return f"heads of {head} are wider than FlashAttention's {WIDEST}"
-        if head % multiple:
-            return f"heads of {head} are no multiple of {multiple}"
-        if of_values > head or (of_values < head and not pads_values):
-            return f"values have heads of {of_values}, queries and keys of {head}"
+        if head > WIDEST or head % MULTIPLE or own.get("v_head_dim", head) != head:
+            return (
+                f"FlashAttention takes heads of {MULTIPLE} to {WIDEST}, multiples of {MULTIPLE}, values as wide as keys"
+            )
     return ""
 
 
@@ -105,12 +72,7 @@ class AttentionBackend:
     name: as plans and messages say it. asked_by: the setting that it answers to. layout: "packed" takes documents end to
     end in one row, "padded" one row a pack and a mask. reason: in the kernel plan. lacks: why a machine cannot run it, or
     "". refuses: why it cannot serve a model (transformers', on any device), or "". function: ours, by its name in
-    `attention.py`; "": transformers has it under `name`.
-
-    What it keeps of a token: q, k, v, the result and the sums of the softmax. repeats_keys: whether k and v once for every
-    query head. keeps_scores: every score too. captures: why a CUDA graph cannot record it, or "".
-
-    For `doctor`, which tries what is packed: title, remedy where it does not work, required: nothing takes its place.
+    `attention.py`; "": transformers has it under `name`. captures: why a CUDA graph cannot record it, or "".
     """
 
     name: str
@@ -120,12 +82,7 @@ class AttentionBackend:
     lacks: Callable[[DeviceName, Dtype, Machine], str] = lambda *_: ""
     refuses: Callable[[Any], str] = lambda _: ""
     function: str = ""
-    repeats_keys: Callable[[], bool] = lambda: False
-    keeps_scores: bool = False
     captures: str = ""
-    title: str = ""
-    remedy: str = "training uses another back end here; reinstall torch to have this one too"
-    required: bool = False
 
     @property
     def registered(self) -> str:
@@ -135,16 +92,6 @@ class AttentionBackend:
 
 BACKENDS = (
     AttentionBackend(
-        "flash_attention_2",
-        "flash",
-        "packed",
-        "as asked; documents are told apart by their borders",
-        lacks=_flash_lacks,
-        refuses=_flash_refuses,
-        title="flash-attn",
-        remedy="pip uninstall flash-attn, or build it again for this torch",
-    ),
-    AttentionBackend(
         "varlen",
         "fused",
         "packed",
@@ -152,7 +99,6 @@ BACKENDS = (
         lacks=_varlen_lacks,
         refuses=_varlen_refuses,
         function="varlen_attention",
-        repeats_keys=repeats_for_varlen,
     ),
     AttentionBackend(
         "documents",
@@ -162,8 +108,6 @@ BACKENDS = (
         refuses=_plain_refuses,
         function="per_document_sdpa",
         captures="it asks for the documents' lengths",
-        remedy="reinstall torch",
-        required=True,
     ),
     AttentionBackend("sdpa", "fused", "padded", "a mask keeps documents apart", captures=ROWS_VARY),
     AttentionBackend(
@@ -172,8 +116,6 @@ BACKENDS = (
         "padded",
         "as asked; a mask of tokens x tokens keeps documents apart, memory grows with the square",
         captures=ROWS_VARY,
-        repeats_keys=lambda: True,
-        keeps_scores=True,
     ),
 )
 """The first one that answers to the setting, that the machine can run and that does not refuse the model is used."""
@@ -193,15 +135,12 @@ def choose_attention(
     asked: Attention, device: DeviceName, dtype: Dtype, machine: Machine, model: Any = None
 ) -> tuple[AttentionBackend, str]:
     """Return the back end for a setting on a machine, and the reason. model: transformers'; None: one that nothing refuses."""
-    # where flash-attn cannot be had, what stands in for it is fused too
-    asked_by = ("flash", "fused") if asked == "flash" else (asked,)
     words = []
-    for backend in [backend for backend in BACKENDS if backend.asked_by in asked_by]:
+    for backend in [backend for backend in BACKENDS if backend.asked_by == asked]:
         lack = backend.lacks(device, dtype, machine)
         reason = lack or ("" if model is None else backend.refuses(model))
         if not reason:
             break  # at the latest at SDPA or eager, which lack and refuse nothing
-        # nobody on a CPU waits for a GPU's kernels, unless they were asked for by name
-        if not lack or device != "cpu" or backend.asked_by != "fused":
+        if not lack or device != "cpu":  # nobody on a CPU waits for a GPU's kernels
             words.append(reason)
     return backend, "; ".join([*dict.fromkeys(words), backend.reason])

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from contextlib import nullcontext
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,10 +19,9 @@ from expert_cli.model import isolation
 from expert_cli.model.kernels import attention
 from expert_cli.model.kernels.attention_backends import BACKENDS, AttentionBackend, attention_backend, choose_attention
 from tests import tiny
-from tests.machines import CPU, H200, T4, install
+from tests.machines import CPU, H200, MI300X, T4
 from tests.varlen_kernel import varlen_on_cpu
 
-FLASH = "flash_attention_2"
 LENGTHS = (5, 1, 9, 3)
 STARTS = torch.tensor([0, 5, 6, 15, 18, 18, 18], dtype=torch.int32)  # two empty documents
 
@@ -39,7 +36,7 @@ MODELS = {"llama": tiny.tiny_model, "qwen3": lambda: tiny.tiny_model("qwen3"), "
 
 @torch.no_grad()
 @pytest.mark.parametrize("make", MODELS.values(), ids=MODELS.keys())
-@pytest.mark.parametrize("backend", [one for one in BACKENDS if one.name != FLASH], ids=lambda backend: backend.name)
+@pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
 def test_packed_logits_are_those_of_the_documents_alone(backend: AttentionBackend, make: Any) -> None:
     model = make().eval().double()
     ids = torch.randint(384, (1, sum(LENGTHS)), generator=torch.Generator().manual_seed(1))
@@ -53,33 +50,18 @@ def test_packed_logits_are_those_of_the_documents_alone(backend: AttentionBacken
     torch.testing.assert_close(packed, alone, rtol=0, atol=2e-6)
 
 
-INSTALLED = {"flash_attn": "flash-attn"}
-CHOSEN: dict[str, tuple[Attention, Dtype, Machine, dict[str, str], str, str]] = {
-    "CPU": ("fused", "bf16", CPU, {}, "documents", "no mask"),
-    "CPU, flash asked": ("flash", "bf16", CPU, INSTALLED, "documents", "needs a GPU"),
-    "eager asked": ("eager", "bf16", CPU, {}, "eager", "as asked"),
-    "GPU": ("fused", "bf16", H200, INSTALLED, "varlen", "FlashAttention inside PyTorch"),
-    "flash asked and there": ("flash", "bf16", H200, INSTALLED, FLASH, "as asked"),
-    "flash 4 alone": ("flash", "bf16", H200, {"flash_attn": "flash-attn-4"}, "varlen", "flash-attn is not installed"),
-    "flash in fp32": ("flash", "fp32", H200, INSTALLED, "documents", "flash-attn has no fp32"),
-    "flash before Ampere": ("flash", "fp16", T4, INSTALLED, "documents", "older than Ampere"),
-    "GPU in fp32": ("fused", "fp32", H200, {}, "documents", "fp32"),
-    "older than Ampere": ("fused", "fp16", T4, {}, "documents", "older than Ampere"),
+CHOSEN: dict[str, tuple[Attention, Dtype, Machine, str, str]] = {
+    "CPU": ("fused", "bf16", CPU, "documents", "no mask"),
+    "eager asked": ("eager", "bf16", CPU, "eager", "as asked"),
+    "GPU": ("fused", "bf16", H200, "varlen", "FlashAttention inside PyTorch"),
+    "GPU in fp32": ("fused", "fp32", H200, "documents", "fp32"),
+    "AMD": ("fused", "bf16", MI300X, "documents", "for NVIDIA GPUs"),
+    "older than Ampere": ("fused", "fp16", T4, "documents", "older than Ampere"),
 }
 
 
-@pytest.mark.parametrize(("asked", "dtype", "here", "packages", "name", "why"), CHOSEN.values(), ids=CHOSEN.keys())
-def test_it_is_the_best_that_is_there(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    asked: Attention,
-    dtype: Dtype,
-    here: Machine,
-    packages: dict[str, str],
-    name: str,
-    why: str,
-) -> None:
-    install(tmp_path, monkeypatch, **packages)
+@pytest.mark.parametrize(("asked", "dtype", "here", "name", "why"), CHOSEN.values(), ids=CHOSEN.keys())
+def test_it_is_the_best_that_is_there(asked: Attention, dtype: Dtype, here: Machine, name: str, why: str) -> None:
     chosen, reason = choose_attention(asked, "cuda" if here.gpus else "cpu", dtype, here)
     assert chosen.name == name
     assert why in reason
@@ -100,34 +82,24 @@ def test_only_what_asks_for_nothing_can_be_captured(name: str) -> None:
 LLAMA4 = {**tiny.SHAPE, "intermediate_size_mlp": 64, "num_local_experts": 2, "attention_chunk_size": 8}
 GPT_OSS = {**tiny.SHAPE, "num_local_experts": 4, "pad_token_id": None}
 GPT2 = {"vocab_size": 384, "n_embd": 64, "n_layer": 2, "n_head": 4}
-# what is taken where nothing but PyTorch is installed, and with FlashAttention
-LIMITED: dict[str, tuple[Callable[[], Any], str, str, str]] = {
-    "wide heads": (lambda: tiny.tiny_model(head_dim=320), "heads of 320 are wider than", "documents", "documents"),
-    "odd heads": (lambda: tiny.tiny_model(head_dim=12), "heads of 12 are no multiple of 8", "documents", FLASH),
-    "dropout": (lambda: hf.GPT2LMHeadModel(hf.GPT2Config(**GPT2)), "attention has dropout", "documents", FLASH),
-    "capped scores": (
-        lambda: hf.Gemma2ForCausalLM(hf.Gemma2Config(**tiny.SHAPE)),
-        "caps attention scores",
-        "sdpa",
-        FLASH,
-    ),
-    "chunks": (lambda: hf.Llama4ForCausalLM(hf.Llama4TextConfig(**LLAMA4)), "within chunks", "sdpa", "sdpa"),
-    "sinks": (lambda: hf.GptOssForCausalLM(hf.GptOssConfig(**GPT_OSS)), "attention sinks", "sdpa", "sdpa"),
+LIMITED: dict[str, tuple[Callable[[], Any], str, str]] = {
+    "wide heads": (lambda: tiny.tiny_model(head_dim=320), "FlashAttention takes heads of 8 to 256", "documents"),
+    "odd heads": (lambda: tiny.tiny_model(head_dim=12), "FlashAttention takes heads of 8 to 256", "documents"),
+    "dropout": (lambda: hf.GPT2LMHeadModel(hf.GPT2Config(**GPT2)), "attention has dropout", "documents"),
+    "capped scores": (lambda: hf.Gemma2ForCausalLM(hf.Gemma2Config(**tiny.SHAPE)), "caps attention scores", "sdpa"),
+    "chunks": (lambda: hf.Llama4ForCausalLM(hf.Llama4TextConfig(**LLAMA4)), "within chunks", "sdpa"),
+    "sinks": (lambda: hf.GptOssForCausalLM(hf.GptOssConfig(**GPT_OSS)), "attention sinks", "sdpa"),
 }
 
 
-@pytest.mark.parametrize(("make", "why", "fused", "flash"), LIMITED.values(), ids=LIMITED.keys())
-def test_no_back_end_is_chosen_for_a_model_beyond_its_limits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[], Any], why: str, fused: str, flash: str
-) -> None:
+@pytest.mark.parametrize(("make", "why", "fused"), LIMITED.values(), ids=LIMITED.keys())
+def test_no_back_end_is_chosen_for_a_model_beyond_its_limits(make: Callable[[], Any], why: str, fused: str) -> None:
     torch.manual_seed(0)
     model = make()
     chosen, reason = choose_attention("fused", "cuda", "bf16", H200, model)
     assert chosen.name == fused
     assert why in reason
     assert chosen.reason in reason
-    install(tmp_path, monkeypatch, flash_attn="flash-attn")
-    assert choose_attention("flash", "cuda", "bf16", H200, model)[0].name == flash
     if fused == "documents":
         attention.use(model, fused)
         isolation.prove(model.eval(), "packed", fused, 100)
@@ -147,8 +119,7 @@ def seen(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any
         tensors.extend((q, k, v))
         return own(q, k, v, cu_q, cu_k, max_q, max_k, **settings)
 
-    if getattr(request, "param", "") != NOT_TOLD:
-        look.__signature__ = inspect.signature(own)  # type: ignore[attr-defined]
+    monkeypatch.setattr(attention, "KNOWS_GROUPS", getattr(request, "param", "") != NOT_TOLD)
     monkeypatch.setattr(varlen, "varlen_attn", look)
     with varlen_on_cpu():
         yield tensors
@@ -198,11 +169,10 @@ def test_values_and_gradients_are_those_of_each_document_by_itself(
 
 @pytest.mark.parametrize("seen", ["groups", NOT_TOLD], indirect=True)
 def test_nothing_is_copied_on_the_way_to_the_kernel(request: pytest.FixtureRequest, seen: list[torch.Tensor]) -> None:
-    """Keys and values reach it as they lie, in groups where it knows them; the plan counts them so."""
+    """Keys and values reach it as they lie, in groups where it knows them."""
     inputs = parts(2)
     read(attention.varlen_attention, inputs)
     repeats = NOT_TOLD in request.node.name
-    assert attention_backend("varlen").repeats_keys() is repeats
     assert [tensor.numel() for tensor in seen] == [(inputs[0] if repeats else tensor).numel() for tensor in inputs]
     assert repeats or [tensor.data_ptr() for tensor in seen] == [tensor.data_ptr() for tensor in inputs]
 
