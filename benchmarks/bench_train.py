@@ -3,7 +3,7 @@
     python -m benchmarks.bench_train [--manifest M] [--runs 5] [--steps 40]
 
 Without M: 28 decoder layers of Qwen3-0.6B's form, so narrow that computing vanishes, and what a step of ours takes longer in
-milliseconds. Against the stock Trainer: `expert-cli benchmark --manifest M --against padded|flattening`.
+milliseconds. Against plain layers: `expert-cli benchmark --manifest M --against padded|flattening`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     python -m benchmarks.gpu_check [--minutes 8] [--json FILE] [--only NAME ...]
 
-    stock      transformers' Trainer and PEFT, packed by DataCollatorWithFlattening: `benchmark --against flattening`
+    stock      transformers' Trainer and PEFT, packed by DataCollatorWithFlattening
     eager      our step without a CUDA graph
     captured   our step as `train` takes it; also without its fused LoRA, without Liger, without both; with DoRA; with
                compiled layers

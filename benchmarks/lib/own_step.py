@@ -10,17 +10,23 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
 
-from transformers import TrainerCallback
+from transformers import DataCollatorWithFlattening, PrinterCallback, Trainer, TrainerCallback, set_seed
 
 import expert_cli
-from expert_cli.benchmark.stock_trainer import stock_run
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
+from expert_cli.data.packing.batches import PackedBatchSampler, documents_of, orders_of, schedule_of
+from expert_cli.data.packing.packed_dataset import IGNORE_INDEX
 from expert_cli.hardware import machine
+from expert_cli.inference.expert import load_base_of
+from expert_cli.model.adapter import add_adapter
 from expert_cli.model.kernels import kernel_plan
 from expert_cli.pipeline.pretokenize import store_for
 from expert_cli.pipeline.training_data import packed, training_inputs
+from expert_cli.training.arguments import training_arguments
 from expert_cli.utils.reporter import NullReporter
+
+KEYS = ("input_ids", "labels")
 
 CONFIG: dict[str, Any] = {
     "adapter_type": "lora",
@@ -88,14 +94,39 @@ def own_step(
 
 
 def stock_step(manifest: Path, steps: int, callbacks: Sequence[TrainerCallback]) -> Trained:
-    """Train with the stock Trainer and PEFT, the documents of a batch end to end."""
+    """Train with the stock Trainer and PEFT on the same packs, the documents of a batch end to end by its own collator."""
     asked, report = Overrides(max_steps=steps, output=manifest.parent / "run", offline=True), NullReporter()
     run = make_plan(manifest, machine.inspect(), asked).run
     inputs = training_inputs(run, report)
-    documents = store_for(run, inputs, report).training()
-    _, trainer, tokens = stock_run("flattening", run, inputs, packed(documents, run))
-    for callback in callbacks:
-        trainer.add_callback(callback)
+    packs = packed(store_for(run, inputs, report).training(), run)
+    batches, flatten = (
+        PackedBatchSampler(schedule_of(run, packs, 1), orders_of(run, packs)),
+        DataCollatorWithFlattening(),
+    )
+    taken = [
+        packs[epoch, number] for epoch, of_step in map(batches.packs_of, range(steps)) for number in of_step.tolist()
+    ]
+
+    def collate(rows: Sequence[Any]) -> Any:
+        return flatten([{key: part[key].tolist() for key in KEYS} for row in rows for part in documents_of(row)])
+
+    set_seed(run.seed)
+    trainer = Trainer(
+        model=add_adapter(load_base_of(run, inputs.source.folder), run.adapter),
+        args=training_arguments(run, run.output / "checkpoints", train_sampling_strategy="sequential"),
+        train_dataset=taken,
+        data_collator=collate,
+        callbacks=[*callbacks],
+    )
+    trainer.remove_callback(PrinterCallback)
     trainer.train()
-    real, trained, _ = (tokens[-1] / len(tokens)).tolist()
+    real, trained = (sum(int(count(pack)) for pack in taken) / steps for count in (_tokens, _trained))
     return Trained(real, trained, {})
+
+
+def _tokens(pack: Mapping[str, Any]) -> int:
+    return len(pack["input_ids"])
+
+
+def _trained(pack: Mapping[str, Any]) -> int:
+    return int((pack["labels"] != IGNORE_INDEX).sum())

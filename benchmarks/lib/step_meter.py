@@ -11,6 +11,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 from transformers import TrainerCallback
 
+from expert_cli.data.packing.batches import documents_of
 from expert_cli.data.packing.packed_dataset import PackedDataset
 from expert_cli.model.flops import Flops, flops
 from expert_cli.utils.length_histogram import LengthHistogram
@@ -41,8 +42,10 @@ class StepMeter(TrainerCallback):
     def on_train_begin(self, args: Any, state: Any, control: Any, **parts: Any) -> None:  # noqa: ARG002
         """Count what a token costs."""
         rows = parts["train_dataloader"].dataset
-        is_ours = isinstance(rows, PackedDataset)
-        lengths = rows.document_lengths if is_ours else LengthHistogram.of(np.array([*map(len, rows["input_ids"])]))
+        if isinstance(rows, PackedDataset):
+            lengths = rows.document_lengths
+        else:
+            lengths = LengthHistogram.of(np.array([len(one["labels"]) for row in rows for one in documents_of(row)]))
         self.cost = flops(parts["model"].get_base_model(), lengths, recomputed=False)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002

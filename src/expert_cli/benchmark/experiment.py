@@ -1,4 +1,4 @@
-"""A manifest against another manifest, or the stock Trainer, in pairs of fresh processes: how fast, and the same losses?"""
+"""A manifest against another, or against itself without our kernels, in pairs of fresh processes: how fast, the same losses?"""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from statistics import fmean, stdev
 from typing import Any, Literal
 
 from expert_cli.benchmark.measured_run import (
-    PRESETS,
     Curve,
     Run,
     RunCounts,
@@ -25,10 +24,18 @@ from expert_cli.config.resolve import Overrides, require_data
 from expert_cli.config.run_config import RunConfig
 from expert_cli.errors import InputError
 from expert_cli.hardware.machine import Machine
+from expert_cli.pipeline.options import with_settings
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.statistics import paired_ratio
 from expert_cli.utils.text import aligned
 
+_PLAIN = ("fused_kernels=off", "dequantized_copy=never", "use_cuda_graphs=false", "torch_compile=false")
+_PADDED = (*_PLAIN, "pad_documents=true")
+_UNCHANGED = ("fp16=true", "bf16=false", "use_tf32=false", "gradient_checkpointing=true", "optim=adamw_torch")
+_PRESETS = {"padded": _PADDED, "flattening": _PLAIN, "unoptimized": (*_PADDED, *_UNCHANGED, "dataloader_num_workers=0")}
+PRESETS = {name: tuple(f"training.config.{setting}" for setting in preset) for name, preset in _PRESETS.items()}
+"""Settings that train a manifest's packs by transformers' and PEFT's own layers: each document padded to the longest of its
+batch; end to end, none sees another; and padded as in scripts that nobody has tuned."""
 TOLERANCE = 0.02
 """Losses that differ by less than this share count as equal whatever the noise: precision and order of summing differ."""
 STANDARD_ERRORS = 2.0
@@ -115,10 +122,11 @@ def measure_against(
     runs, and the error of a run that fails, with its variant's name.
     """
     plan = decided(manifest, overrides, machine)
-    b = Variant(against, manifest, against) if against in PRESETS else Variant(against, Path(against))
+    preset = PRESETS.get(against)
+    b = Variant(against, Path(against)) if preset is None else Variant(against, manifest, preset)
     if not b.manifest.is_file():
         raise InputError(f"--against {against}: no such manifest", f"name a manifest, or {', '.join(PRESETS)}")
-    decided(b.manifest, overrides, machine)
+    decided(b.manifest, with_settings(overrides, *b.settings), machine)
     sides = (Variant(str(manifest), manifest), b)
     (runs_a, runs_b), _ = run_in_turn(sides, plan.seed, overrides, counts, report, run)
     same = parity([one.curve for one in runs_a], [one.curve for one in runs_b])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
@@ -16,29 +16,20 @@ from expert_cli.pipeline.options import QUIET_SETTINGS, Lines, run_train_subproc
 from expert_cli.runs.metrics import SHARES, mean_shares, padding_share, read_json
 from expert_cli.runs.run_paths import RunPaths
 from expert_cli.runs.signals import Terminated, raising_sigterm
-from expert_cli.utils.files import write_json
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.statistics import mean_of
 
 LOOK_EVERY_S = 1.0
 STRICT = "training.config.on_oom=error"
 """A run that would change its settings to fit the memory is none of those that are compared."""
-STOCK = (
-    "import pathlib, sys; from expert_cli.utils.process_setup import prepare_process; prepare_process(); "
-    "from expert_cli.benchmark.stock_trainer import main; sys.exit(main(pathlib.Path(sys.argv[1])))"
-)
-"""Prepares a process before torch is loaded, and trains there with the stock Trainer."""
-PRESETS = ("padded", "flattening", "unoptimized")
-"""The ways in which the stock Trainer trains a manifest; `stock_trainer.py` says what each is."""
 
 
 @dataclass(frozen=True)
 class Variant:
-    """What is run. name: what messages call it. preset: of the stock Trainer, one of `PRESETS`; "" is this tool."""
+    """What is run. name: what messages call it. settings: beside those that all variants share."""
 
     name: str
     manifest: Path
-    preset: str = ""
     settings: tuple[str, ...] = ()
 
 
@@ -83,11 +74,6 @@ def run_once(variant: Variant, overrides: Overrides, counts: RunCounts, seed: in
         paths = RunPaths(Path(folder) / "run")
         asked = replace(asked, seed=seed, max_steps=counts.steps + counts.warmup, output=paths.output)
         words = train_command(variant.manifest, asked)
-        if variant.preset:
-            job = Path(folder) / "job.json"
-            manifest = str(variant.manifest.resolve())
-            write_json(job, {"preset": variant.preset, "manifest": manifest, "overrides": asdict(asked)})
-            words = ["-c", STOCK, str(job)]
         lines = run_train_subprocess(variant.name, words, paths.output, lambda *_: None, LOOK_EVERY_S)
         return measure_run(lines, read_json(paths.report_json)["peak_memory_mb"], seed, counts.warmup)
 

@@ -22,7 +22,9 @@ def benchmark(
     manifest: Annotated[Path | None, Option("--manifest", "-m", help="Measure this manifest.")] = None,
     against: Annotated[
         str | None,
-        Option(metavar="padded|flattening|unoptimized|MANIFEST", help="A preset of the stock Trainer, or another."),
+        Option(
+            metavar="padded|flattening|unoptimized|MANIFEST", help="The manifest without our kernels, or another one."
+        ),
     ] = None,
     sweep: Annotated[
         list[str] | None,
@@ -49,8 +51,8 @@ def benchmark(
     metrics, with a verdict, the numbers behind it, and what to change. Ctrl-C ends the watching, never the run.
 
     With --manifest, short runs are made in turn: the ratio of their speeds with its 95 % interval, and whether they learn the
-    same; or a sweep of settings. Presets of the stock Trainer, on the same documents: padded (to the longest of a batch),
-    flattening (DataCollatorWithFlattening), unoptimized (what unchanged scripts do).
+    same; or a sweep of settings. Presets, each the same packs without our kernels: padded (a row a document, to the longest of
+    a batch), flattening (end to end), unoptimized (padded, recomputed, fp32 or fp16, AdamW that is not fused).
 
     Examples:
 

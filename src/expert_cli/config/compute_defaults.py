@@ -79,6 +79,9 @@ def _tf32(config: Config, machine: Machine, device: DeviceName) -> bool:
 def _attention(config: Config, machine: Machine, device: DeviceName) -> Attention:
     """Decide the attention; of the three keys, the first that asks for something decides."""
     keys = ("flash_attention_2", "use_sdpa", "memory_efficient_attention")
+    if config.use("pad_documents"):
+        config.leave("pad_documents decides", *keys)
+        return "rows"
     deciding = next((key for key in keys if config[key]), "")
     decided: Attention = "fused" if deciding else "eager"
     lacks = deciding == keys[0] and (device == "cpu" or not machine.gpus[0].is_ampere or bool(machine.torch_hip))

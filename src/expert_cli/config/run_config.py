@@ -20,7 +20,7 @@ from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
 
 SourceKind = Literal["file", "folder", "files", "hub", "url"]
 Deduplicate = Literal["off", "row", "answer"]
-Layout = Literal["packed", "padded"]
+Layout = Literal["packed", "padded", "rows"]
 OF_TURNS = ("role", "content", "roles")
 """What a mapping says of the turns of conversations, and not of columns."""
 

@@ -237,6 +237,7 @@ def _model(
     kernels = apply_kernels(kernel_plan(run.compute, run.model, machine), base, run.compute, machine)
     autocast = autocast_of(run.compute.dtype)
     one_document = run.loader.packing == "off" and (kernels.layout == "padded" or run.optim.batch_size == 1)
+    one_document |= kernels.layout == "rows"
     prove = partial(isolation.prove, longest=data.longest, one_document=one_document, autocast=autocast)
     if not run.compute.fsdp:
         prove(base, kernels.layout, kernels.attention)

@@ -65,7 +65,7 @@ def against(manifest: Path, answer: Any, repeats: int = 2, gate: float | None = 
 
 
 def twice_as_fast(loss: float = 2.0) -> Any:
-    return lambda side, seed: measured(seed, 10.0) if side.preset else measured(seed, 20.0, loss)
+    return lambda side, seed: measured(seed, 10.0) if side.name == "unoptimized" else measured(seed, 20.0, loss)
 
 
 def test_sides_take_turns_and_pairs_have_the_same_seed(manifest: Path) -> None:

@@ -216,6 +216,7 @@ class Collator:
         packed  A0 A1 A2 B0 B1 C0 C1 C2     one row [1, tokens], no padding
         padded  A0 A1 A2 B0 B1              one row a pack [packs, longest], padded on the right
                 C0 C1 C2 .  .
+        rows    A0 A1 A2  /  B0 B1 .  /  C0 C1 C2      the same, one row a document
 
     `input_ids`, `position_ids` int64 in that shape. `target_positions` int64 [n]: the places, counted through the flattened
     batch, whose next token is trained; `targets` int64 [n]: those tokens. `cu_seqlens` int32 [documents + 1] and
@@ -235,6 +236,7 @@ class Collator:
     def __call__(self, packs: Sequence[dict[str, torch.Tensor]]) -> Batch:
         """Return one batch."""
         real = sum(len(pack["input_ids"]) for pack in packs)
+        packs = [row for pack in packs for row in documents_of(pack)] if self.layout == "rows" else packs
         joined = self._packed(packs, real) if self.layout == "packed" else self._padded(packs)
         labels = joined.pop("labels").flatten()
         # A document's first label is always ignored, so no place predicts across a border.
@@ -269,6 +271,13 @@ class Collator:
             for name, parts in rows.items():
                 parts.append(torch.cat([pack[name], padding[name]]))
         return {name: torch.stack(parts) for name, parts in rows.items()}
+
+
+def documents_of(pack: dict[str, torch.Tensor]) -> list[dict[str, torch.Tensor]]:
+    """Return the documents of a pack as packs."""
+    starts = (pack["position_ids"] == 0).nonzero().flatten().tolist()
+    parts = {name: values.tensor_split(starts[1:]) for name, values in pack.items()}
+    return [{name: of[number] for name, of in parts.items()} for number in range(len(starts))]
 
 
 def _extended(values: torch.Tensor, size: int, filler: int) -> torch.Tensor:

@@ -9,12 +9,13 @@ from expert_cli.manifest.key import Dtype, NotNegative, Strict, Text, adjusted, 
 
 DeviceName = Literal["cpu", "cuda"]
 DeviceChoice = Literal["auto", "cpu", "cuda", "rocm"]
-Attention = Literal["fused", "eager"]
+Attention = Literal["fused", "eager", "rows"]
 Checkpointing = Literal["off", "all"]
 Mode = Literal["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"]
 ATTENTION: dict[Attention, str] = {
     "fused": "documents attend within themselves by fused kernels (the kernel plan names them)",
     "eager": "attention with a mask of tokens x tokens",
+    "rows": "each document is a row of its own, padded to the longest of its batch",
 }
 CHECKPOINTING: dict[Checkpointing, str] = {
     "off": "activations are kept, none recomputed",
@@ -24,7 +25,7 @@ WITHOUT_GRAPHS: dict[Mode, Mode] = {"reduce-overhead": "default", "max-autotune"
 """Modes that record CUDA graphs, and the same without: gradient accumulation overwrites what a graph returned."""
 _FUSED = {
     "auto": "norms, rotary embeddings and activations are fused, and LoRA's products with their layers",
-    "off": "no fused kernels but PyTorch's",
+    "off": "layers as transformers and PEFT compute them, and all logits",
 }
 _COPIES = {
     "auto": "4-bit weights are unpacked once: where memory allows",
@@ -64,6 +65,8 @@ class ComputeKeys(Strict):
     """FlashAttention, which is part of PyTorch: on NVIDIA's GPUs from Ampere on; part of `use_sdpa`."""
     memory_efficient_attention: bool | None = key(False, ATTENTION, why="`use_sdpa` has it")
     """Attention that keeps no full score matrix; part of `use_sdpa`."""
+    pad_documents: bool | None = key(None, ATTENTION["rows"], off="documents share rows where packing has it so")
+    """A row for each document of a pack, padded to the longest of its batch: to compare with."""
     gradient_checkpointing: bool | Literal["selective"] | None = key(
         False, CHECKPOINTING, why="it costs a third of the speed; `on_oom` makes room first"
     )
@@ -104,7 +107,7 @@ class ComputeKeys(Strict):
         "auto", _FUSED, why="the same numbers to rounding, sooner and in less memory"
     )
     """On a GPU norms, rotary embeddings and activations by Liger's kernels, where they are installed; plain LoRA in one step
-    with its layer."""
+    with its layer; norms of DoRA once a step; logits in chunks. off: none of it, to compare with."""
     dequantized_copy: Literal["auto", "always", "never"] | None = key(
         "auto", _COPIES, why="a step need not unpack the weights again where there is room for them"
     )

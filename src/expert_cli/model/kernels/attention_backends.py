@@ -70,9 +70,9 @@ class AttentionBackend:
     """One way to attend.
 
     name: as plans and messages say it. asked_by: the setting that it answers to. layout: "packed" takes documents end to
-    end in one row, "padded" one row a pack and a mask. reason: in the kernel plan. lacks: why a machine cannot run it, or
-    "". refuses: why it cannot serve a model (transformers', on any device), or "". function: ours, by its name in
-    `attention.py`; "": transformers has it under `name`. captures: why a CUDA graph cannot record it, or "".
+    end in one row, "padded" one row a pack and a mask, "rows" one a document. reason: in the kernel plan. lacks: why a machine
+    cannot run it, or "". refuses: why it cannot serve a model (transformers', on any device), or "". function: ours, by its
+    name in `attention.py`; "": transformers has it under `name`. captures: why a CUDA graph cannot record it, or "".
     """
 
     name: str
@@ -117,6 +117,7 @@ BACKENDS = (
         "as asked; a mask of tokens x tokens keeps documents apart, memory grows with the square",
         captures=ROWS_VARY,
     ),
+    AttentionBackend("sdpa", "rows", "rows", "as asked; a row a document, padded", captures=ROWS_VARY),
 )
 """The first one that answers to the setting, that the machine can run and that does not refuse the model is used."""
 

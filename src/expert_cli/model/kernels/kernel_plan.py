@@ -130,13 +130,14 @@ def predict_kernels(
 def apply_adapter_kernels(plan: KernelPlan, model: Any, compute: ComputeConfig) -> KernelPlan:
     """Return the plan with what the model with its adapter can take: LoRA layers are fused, the loss's way is chosen."""
     spare_copies(model)
-    if not compute.fsdp:  # its weights are in shards, and PEFT's own forward passes gather them
+    is_plain = compute.fused_kernels == "off"
+    if not (is_plain or compute.fsdp):  # its weights are in shards, and PEFT's own forward passes gather them
         patch_dora(model)
     if compute.fuses_lora and (count := fuse(model)):
         before, said = plan.lines["fused"], f"{count} LoRA products are computed with their layers"
         used = LORA if before.used == "off" else f"{before.used}, {LORA}"
         plan = plan.with_line("fused", used, said if compute.device == "cpu" else f"{said}; {before.reason}")
-    reason = can_skip_logits(model)
+    reason = "fused kernels are switched off" if is_plain else can_skip_logits(model)
     return plan.with_line("loss", "full logits", reason, full_logits=True) if reason else plan
 
 
@@ -145,7 +146,7 @@ def with_capture(plan: KernelPlan, run: RunConfig) -> KernelPlan:
     compute = run.compute
     reasons = {
         "use_cuda_graphs: false": not compute.capture,
-        "padded rows have no fixed shape": plan.layout == "padded",
+        "padded rows have no fixed shape": plan.layout != "packed",
         "fp16 looks for overflows in every step": compute.dtype == "fp16",
         "LLM.int8 looks for outliers in every layer": run.model.quantization == "int8",
     }
