@@ -1,4 +1,4 @@
-"""Answers are run during training, before and after it: they choose the best step, and change nothing else."""
+"""Answers are run before and after training."""
 
 from __future__ import annotations
 
@@ -7,60 +7,17 @@ from typing import Any
 
 import pytest
 
-from expert_cli.errors import InputError
 from expert_cli.pipeline.train import RunOptions
 from expert_cli.runs.run_paths import RunPaths
-from expert_cli.utils.files import sha256_of
-from tests.train.projects import SEVEN, Told, case, logged, project, train
-
-ACCURACY = "execution_accuracy"
-
-
-def manifest_of(folder: Path, evaluation: dict[str, Any], **config: Any) -> Path:
-    config = {"max_steps": 12, "dropout": 0.1, "cases": [case(n, 7) for n in range(8)], **config}
-    return project(folder, rows=SEVEN, evaluation=evaluation, **config)
-
-
-def test_the_best_step_is_the_first_that_answers_right(tmp_path: Path) -> None:
-    best = {"load_best_model_at_end": True, "metric_for_best_model": "execution_accuracy"}
-    result = train(manifest_of(tmp_path, {"every_steps": 2, "sample": 6}, seed=2, **best))
-    accuracies = logged(result.output, ACCURACY)
-    assert list(accuracies) == [2, 4, 6, 8, 10, 12]
-    assert accuracies[2] < accuracies[12] == 1.0
-    first = next(step for step, value in accuracies.items() if value == 1.0)
-    assert first < 12, "the last step would be the best one anyway"
-    checkpoint = RunPaths(result.output).checkpoints / f"checkpoint-{first}"
-    assert sha256_of(checkpoint / "adapter_model.safetensors") == result.document["adapter_sha256"]
-
-
-def test_it_changes_no_bit_of_the_adapter(tmp_path: Path) -> None:
-    with_it = train(manifest_of(tmp_path / "a", {"every_steps": 5}))
-    without = train(manifest_of(tmp_path / "b", {}))
-    assert with_it.document["adapter_sha256"] == without.document["adapter_sha256"]
-    assert (list(logged(with_it.output, ACCURACY)), logged(without.output, ACCURACY)) == ([5, 10, 12], {})
-
-
-def test_a_faulty_case_is_told_before_the_training_and_moves_nothing(tmp_path: Path) -> None:
-    done = train(manifest_of(tmp_path, {"every_steps": 2, "sample": 8}, max_steps=2))
-    with (tmp_path / "tests" / "cases.jsonl").open("a", encoding="utf-8") as file:
-        (tmp_path / "tests" / "shop.sqlite").write_bytes(b"no")
-        file.write('{"prompt": "?", "verifier": "sql", "database": "shop.sqlite", "expected": "SELECT 1"}\n')
-    with pytest.raises(InputError, match=r"cases\.jsonl:9: .*not an SQLite database"):
-        train(tmp_path / "manifest.json", RunOptions(overwrite=True), settings=("evaluation.sample=9",))
-    assert RunPaths(done.output).complete.is_file()
+from tests.train.projects import SEVEN, Told, case, project, train
 
 
 def test_a_command_judges_answers_in_training_only_where_it_is_allowed(tmp_path: Path) -> None:
-    manifest = manifest_of(
-        tmp_path,
-        {"every_steps": 12, "sample": 2},
-        cases=[{"prompt": "Which number is 1?", "verifier": "command", "command": "judge.py"}],
-    )
+    asked = [{"prompt": "Which number is 1?", "verifier": "command", "command": "judge.py"}]
+    manifest = project(tmp_path, rows=SEVEN, cases=asked, max_steps=1)
     (tmp_path / "tests" / "judge.py").write_text("print('{\"correct\": true}')", encoding="utf-8")
-    with pytest.raises(InputError, match=r"cases\.jsonl:1: this case is judged by a program of its own"):
-        train(manifest)
-    result = train(manifest, RunOptions(allow_commands=True))
-    assert logged(result.output, ACCURACY) == {12: 1.0}
+    assert train(manifest).document["samples"] == []
+    result = train(manifest, RunOptions(allow_commands=True, overwrite=True))
     assert [sample["right_after"] for sample in result.document["samples"]] == [True]
 
 

@@ -178,9 +178,9 @@ class Graphs(TrainerCallback):
 
 
 def four_bit(folder: Path, **config: Any) -> Path:
-    """A manifest of a base model in 4 bits, whose cases are asked before, during and after training."""
+    """A manifest of a base model in 4 bits, whose cases are asked before and after training."""
     settings = {"batch_size": 2, "max_steps": 4, "logging_steps": 1, "bf16": True, "dequantized_copy": "never"}
-    asked = {"evaluation": {"every_steps": 2, "sample": 2}, "cases": [case(n, 7) for n in range(2)]}
+    asked = {"cases": [case(n, 7) for n in range(2)]}
     # as many documents in every pack
     return project(folder, rows=SEVEN[:8], base={"quantization": "int4"}, **asked, **settings, **config)
 

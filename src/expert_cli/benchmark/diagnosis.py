@@ -26,7 +26,6 @@ ROOM = 0.5
 MOST_ADVICE = 2
 SPILLED_MB = 64.0
 """Windows keeps some tens of MB of every process in shared memory; more than this is the model's."""
-BUSY_DISK = 0.5
 THROTTLED_SAMPLES = 0.5
 THERMAL = frozenset({"hardware slowdown", "thermal (driver)", "thermal (hardware)", "power brake", "board limit"})
 LIMITS = THERMAL | {"power cap"}
@@ -36,8 +35,6 @@ FULL = 0.9
 """So much of all cores busy: whoever wants more takes it from others. Below, the run could have had more than it took."""
 CROWDED = 0.25
 """So much of all cores in the hands of others is why the run's own idle."""
-LOW_POWER = 0.4
-LOW_MFU = 0.2
 
 
 @dataclass(frozen=True)
@@ -103,7 +100,7 @@ def _by_shares(e: Evidence) -> Diagnosis:
         return worst
     if limit is not None and limit.advice[0].at_most is None:
         return limit
-    return _small_kernels(e) or _busy(e)
+    return _busy(e)
 
 
 def _share(e: Evidence, *names: str) -> float:
@@ -116,11 +113,9 @@ def _data(e: Evidence) -> Diagnosis:
     evidence = [f"{waiting:.0%} of the time goes into waiting for data, {copying:.0%} into copying it to the device"]
     if e.idle is not None:
         evidence.append(f"the GPU idles {e.idle:.0%} of the time")
-    slow_disk = waiting >= copying and e.disk_busy is not None and e.disk_busy >= BUSY_DISK
-    if slow_disk:
-        evidence.append(f"the disk is busy {e.disk_busy:.0%} of the time")
-    advice = tuple(_sooner_data(e, share, slow_disk=slow_disk, copying=copying > waiting))
-    return Diagnosis("disk" if slow_disk else "waiting for data", tuple(evidence), advice, share)
+    return Diagnosis(
+        "waiting for data", tuple(evidence), tuple(_sooner_data(e, share, copying=copying > waiting)), share
+    )
 
 
 def _rare(e: Evidence) -> Iterator[Diagnosis]:
@@ -192,18 +187,6 @@ def _neighbors(e: Evidence) -> Diagnosis | None:
     return Diagnosis("other programs use this machine", evidence, (Advice((), why, _gain(share)),), share)
 
 
-def _small_kernels(e: Evidence) -> Diagnosis | None:
-    """Utilization says that a kernel was there, power and MFU whether it filled the card."""
-    gpu = e.gpu
-    if gpu is None or gpu.power_w is None or not gpu.power_limit_w:
-        return None
-    power = gpu.power_w / gpu.power_limit_w
-    if power >= LOW_POWER or (e.mfu is not None and e.mfu >= LOW_MFU):
-        return None
-    told = f"kernels run all the time, yet draw {power:.0%} of the card's {gpu.power_limit_w:,.0f} W: they are small"
-    return Diagnosis("launch-bound", (told,), tuple(_fuller_steps(e, None)))
-
-
 def _busy(e: Evidence) -> Diagnosis:
     compute = _share(e, "forward", "backward", "captured", "optimizer")
     evidence = (f"{compute:.0%} of the time is forward, backward and optimizer; no wait costs {NOTABLE:.0%}", *_use(e))
@@ -226,10 +209,8 @@ def _use(e: Evidence) -> list[str]:
 # What to change for each cause; gains are bounds from the measured shares ------------------------------------------------
 
 
-def _sooner_data(e: Evidence, share: float, *, slow_disk: bool, copying: bool) -> Iterator[Advice]:
+def _sooner_data(e: Evidence, share: float, *, copying: bool) -> Iterator[Advice]:
     workers, cores = e.settings.get("num_workers"), e.cores or 0
-    if slow_disk:
-        yield Advice((("--stage", "DIR"),), "DIR on a faster disk", _gain(share))
     if copying and e.settings.get("pin_memory") is False:
         yield _set("dataloader_pin_memory", "true", "copies overlap with work", share)
     if workers is not None and not copying and workers < cores - 1:
@@ -247,12 +228,8 @@ def _fewer_saves(e: Evidence, share: float) -> Iterator[Advice]:
 
 
 def _fewer_evaluations(e: Evidence, share: float) -> Iterator[Advice]:
-    """Without any evaluation of rows, it is answers that are run."""
-    strategy, steps = e.settings.get("eval_strategy"), e.settings.get("eval_steps")
-    if strategy == "no":
-        yield Advice((), "four times the steps in evaluation.every_steps", _gain(share * RARER))
-        return
-    if strategy == "steps" and steps:
+    steps = e.settings.get("eval_steps")
+    if e.settings.get("eval_strategy") == "steps" and steps:
         yield _set("eval_steps", steps * FEWER, f"every {steps} steps now", share * RARER)
     yield Advice((("--validation", "PATH"),), "half of the rows take half of the time", _gain(share / 2))
 
@@ -265,8 +242,8 @@ def _less_memory(e: Evidence) -> Iterator[Advice]:
         yield _set("gradient_checkpointing", "true", f"{why}; a forward pass more a step", None)
 
 
-def _fuller_steps(e: Evidence, share: float | None) -> Iterator[Advice]:
-    """More work in each launch. share None: these numbers give no bound."""
+def _fuller_steps(e: Evidence, share: float) -> Iterator[Advice]:
+    """More work in each launch."""
     batch_size, accumulation = (e.settings.get(name) for name in ("batch_size", "gradient_accumulation_steps"))
     if e.settings.get("attention") == "eager":
         yield _set("use_sdpa", "true", "one kernel in place of many", share)

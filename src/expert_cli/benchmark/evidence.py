@@ -14,7 +14,7 @@ Line = Mapping[str, Any]
 _BLOCKS = ("loader", "optim", "compute", "watch")
 ENOUGH_LINES = 20
 """So many earlier lines are judged where no step was logged while it was watched."""
-_GPU = ("utilization", "power_w", "power_limit_w", "sm_clock_mhz", "temperature_c", "memory_used_mb", "memory_total_mb")
+_GPU = ("utilization", "power_w", "sm_clock_mhz", "temperature_c", "memory_used_mb", "memory_total_mb")
 """Of what the evidence holds the means, by the names of the samples."""
 
 
@@ -24,7 +24,6 @@ class GpuFacts:
 
     utilization: float | None = None
     power_w: float | None = None
-    power_limit_w: float | None = None
     sm_clock_mhz: float | None = None
     top_clock_mhz: float | None = None
     temperature_c: float | None = None
@@ -40,7 +39,7 @@ class Evidence:
     shares: of the watched steps' time (data, host_to_device, forward, backward, optimizer, checkpoint, eval, other; sum 1).
     run_shares: the same of the whole run, for what happens only now and then. `process_cpu_percent`: 100 = one core, data
     workers included; `machine_cpu_percent`, of all programs: 100 = every core. threads: those that the run computes with.
-    `disk_busy`: share of the time in which the busiest disk worked. settings: of the run's blocks loader, optim, compute and
+    settings: of the run's blocks loader, optim, compute and
     watch, as run.json has them.
     """
 
@@ -54,7 +53,6 @@ class Evidence:
     machine_cpu_percent: float | None = None
     threads: int | None = None
     cores: int | None = None
-    disk_busy: float | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -100,7 +98,6 @@ def collect_evidence(
     """Return the evidence of a watched stretch: samples, the metric lines before and during it, and run.json."""
     judged = judged_lines(earlier, new)
     samples = [sample for sample in samples if sample.alive is not False]  # what a machine does after the run's end
-    busy = mean(values_of(samples, "disk_busy_percent"))
     cores, threads = number(run, "machine", "cores") or os.cpu_count(), number(run, "torch_threads")
     # of a run that may use some cores alone, nobody counts who else uses those
     machine_cpu = mean(values_of(samples, "machine_cpu_percent")) if cores == os.cpu_count() else None
@@ -109,13 +106,12 @@ def collect_evidence(
         run_shares=mean_shares([*earlier, *new]),
         padding_share=padding_share([*earlier, *new]),
         mfu=mean(*rates(judged, "mfu")),
-        gpu=_gpu_sampled(samples, preferred_gpu) or _gpu_logged(judged),
+        gpu=_gpu_sampled(samples, preferred_gpu),
         spilled_mb=max(numbers(judged, "spilled_mb"), default=None),
         process_cpu_percent=mean(values_of(samples, "cpu_percent")),
         machine_cpu_percent=machine_cpu,
         threads=None if threads is None else int(threads),
         cores=None if cores is None else int(cores),
-        disk_busy=None if busy is None else busy / 100,
         settings={key: value for name in _BLOCKS for key, value in part(run, "config", name).items()},
     )
 
@@ -130,10 +126,3 @@ def _gpu_sampled(samples: Sequence[MonitorSample], preferred: int | None) -> Gpu
         top_clock_mhz=max(values_of(looks, "sm_clock_mhz"), default=None),
         throttles={reason: named.count(reason) / len(looks) for reason in sorted(set(named))},
     )
-
-
-def _gpu_logged(lines: Sequence[Line]) -> GpuFacts | None:
-    """The GPU as the run itself logged it, for a run that is over."""
-    logged = {name: name for name in ("utilization", "power_w", "temperature_c")} | {"memory_used_mb": "memory_mb"}
-    means = {name: mean(numbers(lines, "gpu", key)) for name, key in logged.items()}
-    return None if set(means.values()) == {None} else GpuFacts(**means, throttles={})

@@ -1,4 +1,4 @@
-"""One look at GPUs, a process, memory and disks, and what is shown of many; rates are differences to the look before."""
+"""One look at GPUs, a process and memory, and what is shown of many; rates are differences to the look before."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class MonitorSample:
 
     seconds: since sampling began. alive: whether the watched process lives; None: no process is watched. cpu_percent: of the
     process, its children, and the run's other processes that its launcher started, 100 = one core. machine_cpu_percent: 100 =
-    every core. disk_busy_percent: of the time, of the busiest disk.
+    every core.
     """
 
     seconds: float
@@ -31,7 +31,6 @@ class MonitorSample:
     rss_mb: float | None = None
     machine_cpu_percent: float | None = None
     ram_used_mb: float | None = None
-    disk_busy_percent: float | None = None
 
 
 class Sampler:
@@ -45,27 +44,21 @@ class Sampler:
         self._ask_gpus = ask_gpus
         self._pid = pid
         self._known: dict[int, psutil.Process] = {}
-        self._started = self._then = time.monotonic()
-        self._busy = _seconds_busy()
+        self._started = time.monotonic()
         self._uses()
         psutil.cpu_percent()
 
     def take(self) -> MonitorSample:
         """Look once."""
-        now, busy = time.monotonic(), _seconds_busy()
-        worked = [busy[name] - self._busy[name] for name in busy.keys() & self._busy.keys()]
-        passed = max(1e-3, now - self._then)
-        self._then, self._busy = now, busy
         uses, memory = self._uses(), psutil.virtual_memory()
         return MonitorSample(
-            seconds=now - self._started,
+            seconds=time.monotonic() - self._started,
             gpus=tuple(self._ask_gpus()),
             alive=None if self._pid is None else bool(uses),
             cpu_percent=sum(cpu for cpu, _ in uses) if uses else None,
             rss_mb=sum(rss for _, rss in uses) / 1e6 if uses else None,
             machine_cpu_percent=psutil.cpu_percent(),
             ram_used_mb=(memory.total - memory.available) / 1e6,
-            disk_busy_percent=min(100.0, 100 * max(worked) / passed) if worked else None,
         )
 
     def _uses(self) -> list[tuple[float, int]]:
@@ -94,14 +87,6 @@ def _family(pid: int) -> list[psutil.Process]:
     return family
 
 
-def _seconds_busy() -> dict[str, float]:
-    """Return how long each disk has worked, where the system tells: Linux does."""
-    with suppress(OSError, RuntimeError):
-        disks = psutil.disk_io_counters(perdisk=True) or {}
-        return {name: disk.busy_time / 1000 for name, disk in disks.items() if hasattr(disk, "busy_time")}
-    return {}
-
-
 class Gauge(NamedTuple):
     """One figure of a sample: `block` and `key` are its place in the JSON document, `figure` its name in the sample."""
 
@@ -126,7 +111,6 @@ GAUGES = (
     Gauge("process", "rss_mb", "run's memory", "MB", "rss_mb"),
     Gauge("machine", "cpu_percent", "machine's CPU", "%", "machine_cpu_percent"),
     Gauge("machine", "ram_used_mb", "memory in use", "MB", "ram_used_mb"),
-    Gauge("machine", "disk_busy_percent", "disk busy", "%", "disk_busy_percent"),
 )
 
 

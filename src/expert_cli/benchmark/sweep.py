@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict
 from itertools import product
 from math import prod
 from pathlib import Path
@@ -15,28 +15,12 @@ from expert_cli.benchmark.measured_run import Run, RunCounts, Variant, figures_j
 from expert_cli.config.resolve import Overrides
 from expert_cli.errors import InputError
 from expert_cli.hardware.machine import Machine
+from expert_cli.pipeline.options import with_settings
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.text import aligned
 
 SIZES = ("batch_size", "gradient_accumulation_steps")
 SHOWN = ("real tokens/s", "peak memory", "padding", "time: data")
-
-
-@dataclass(frozen=True)
-class Combination:
-    """Settings as `--set` takes them, the accumulation that keeps the effective batch among them. reason: why not to run it."""
-
-    flags: tuple[str, ...]
-    reason: str
-
-    @property
-    def name(self) -> str:
-        """What messages call it."""
-        return _name(self.flags)
-
-    def as_json(self, status: str, reason: str = "", measured: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return its row."""
-        return {"set": list(self.flags), "status": status, "reason": reason, "measured": measured}
 
 
 def _name(flags: Sequence[str]) -> str:
@@ -64,26 +48,22 @@ def _value(word: str) -> Any:
         return word
 
 
-def combinations(swept: Mapping[str, Sequence[Any]], batch_size: int, accumulation: int) -> list[Combination]:
-    """Return every combination at the effective batch `batch_size` x `accumulation`, one that cannot keep it with the reason.
+def combinations(swept: Mapping[str, Sequence[Any]], batch_size: int, accumulation: int) -> list[tuple[str, ...]]:
+    """Return every combination as `--set` takes it, at the effective batch `batch_size` x `accumulation`.
 
-    Whichever of the two is not swept is adjusted to the other.
+    Whichever of the two is not swept is adjusted to the other. Raises InputError for a size that cannot keep it.
     """
-    effective = batch_size * accumulation
-    found = []
+    effective, found = batch_size * accumulation, []
     for values in product(*swept.values()):
-        settings, reason = dict(zip(swept, values, strict=True)), ""
-        given = {key: settings[key] for key in SIZES if key in settings}
-        if given and all(
-            type(value) is int and value > 0 for value in given.values()
-        ):  # others are no value of the key
-            size = prod(given.values())
-            if size != effective and (len(given) == 2 or effective % size):
-                reason = f"{' x '.join(given)} is {size}, the effective batch {effective}"
-            else:
-                settings |= {key: effective // size for key in SIZES if key not in given}
+        settings = dict(zip(swept, values, strict=True))
+        given = {key: settings[key] for key in SIZES if type(settings.get(key)) is int}
+        size = prod(given.values())
+        if size < 1 or effective % size or (len(given) == len(SIZES) and size != effective):
+            raise InputError(f"--sweep: {' x '.join(given)} is {size}, the effective batch {effective}", "keep that")
+        if given:
+            settings |= {key: effective // size for key in SIZES if key not in settings}
         texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in settings.items()}
-        found.append(Combination(tuple(f"training.config.{key}={text}" for key, text in texts.items()), reason))
+        found.append(tuple(f"training.config.{key}={text}" for key, text in texts.items()))
     return found
 
 
@@ -96,34 +76,32 @@ def sweep(
     report: Reporter,
     run: Run = run_once,
 ) -> dict[str, Any]:
-    """Return the document of `benchmark --json`, kind "sweep": the fastest combination first, those that did not run last.
+    """Return the document of `benchmark --json`, kind "sweep": the fastest combination first, those that failed last.
 
     Raises InputError, ManifestError before anything runs; the last error where every combination fails, and at once those
     that have nothing to do with the settings.
     """
     written = decided(manifest, overrides, machine)
-    found = combinations(parse_sweep(asked), written.optim.batch_size, written.optim.gradient_accumulation_steps)
-    runnable = [one for one in found if not one.reason]
-    if not runnable:
-        raise InputError(f"--sweep: no combination can be run: {found[0].name}: {found[0].reason}")
-    for one in runnable:
-        decided(manifest, replace(overrides, settings=(*overrides.settings, *one.flags)), machine)
-    variants = [Variant(one.name, manifest, settings=one.flags) for one in runnable]
+    optim = written.optim
+    flags = combinations(parse_sweep(asked), optim.batch_size, optim.gradient_accumulation_steps)
+    for one in flags:
+        decided(manifest, with_settings(overrides, *one), machine)
+    variants = [Variant(_name(one), manifest, one) for one in flags]
     runs, failed = run_in_turn(variants, written.seed, overrides, counts, report, run, keeps_going=True)
-    if len(failed) == len(runnable):
-        raise failed[len(runnable) - 1]
-    ran = [one.as_json("ran", measured=figures_json(runs[n])) for n, one in enumerate(runnable) if n not in failed]
-    ran.sort(key=lambda row: -row["measured"]["tokens_per_s"]["mean"])
+    if len(failed) == len(variants):
+        raise failed[len(variants) - 1]
+    measured = [(one, figures_json(of)) for one, of in zip(flags, runs, strict=True) if of]
+    measured.sort(key=lambda pair: -pair[1]["tokens_per_s"]["mean"])
+    ran = [{"set": list(one), "status": "ran", "reason": "", "measured": figures} for one, figures in measured]
+    lost = [
+        {"set": list(flags[n]), "status": "failed", "reason": e.message, "measured": None} for n, e in failed.items()
+    ]
     return {
         "kind": "sweep",
         "machine": asdict(machine),
         **asdict(counts),
-        "effective_batch": written.optim.batch_size * written.optim.gradient_accumulation_steps,
-        "trials": [
-            *ran,
-            *(runnable[n].as_json("failed", error.message) for n, error in failed.items()),
-            *(one.as_json("not run", one.reason) for one in found if one.reason),
-        ],
+        "effective_batch": optim.batch_size * optim.gradient_accumulation_steps,
+        "trials": [*ran, *lost],
         "fastest": {"set": ran[0]["set"]},
     }
 

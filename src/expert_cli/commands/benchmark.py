@@ -47,7 +47,7 @@ def benchmark(
 ) -> None:
     """Watch a training run and say what holds it back; or measure one setting against another.
 
-    Without --manifest, a run is watched from a second terminal: GPU, CPU, memory, disks, and the run's own
+    Without --manifest, a run is watched from a second terminal: GPU, CPU, memory, and the run's own
     metrics, with a verdict, the numbers behind it, and what to change. Ctrl-C ends the watching, never the run.
 
     With --manifest, short runs are made in turn: the ratio of their speeds with its 95 % interval, and whether they learn the

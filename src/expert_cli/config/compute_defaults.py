@@ -11,7 +11,7 @@ from expert_cli.config.training_defaults import Config
 from expert_cli.hardware.machine import Machine, has_package
 from expert_cli.manifest.key import AdapterType, Dtype, Quantization
 from expert_cli.manifest.keys.compute import WITHOUT_GRAPHS, Attention, Checkpointing, ComputeConfig, DeviceName, Mode
-from expert_cli.manifest.schema import Base, EvaluationBlock
+from expert_cli.manifest.schema import Base
 from expert_cli.manifest.training_config import TrainingConfig
 
 
@@ -171,9 +171,7 @@ def _fused(config: Config, decided: ComputeConfig, adapter: AdapterType) -> None
 FSDP_OFF = "leave fsdp out: every process then holds the base model"
 
 
-def sharding_conflicts(
-    config: Settings[TrainingConfig], base: Settings[Base], evaluation: EvaluationBlock
-) -> Iterator[tuple[str, str, str]]:
+def sharding_conflicts(config: Settings[TrainingConfig], base: Settings[Base]) -> Iterator[tuple[str, str, str]]:
     """Yield what cannot be where no process holds the base model whole: (key, what does not go together, remedy)."""
     if not config["fsdp"]:
         return
@@ -183,6 +181,3 @@ def sharding_conflicts(
     if config["method"] == RFT:
         message = f"does not go with method {RFT}, whose answers one process draws from the whole model"
         yield "fsdp", message, FSDP_OFF
-    if evaluation.every_steps:
-        message = "does not go with evaluation.every_steps: the first process has no whole model to answer with"
-        yield "fsdp", message, "choose the best step by metric_for_best_model: eval_loss"

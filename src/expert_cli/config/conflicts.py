@@ -15,10 +15,10 @@ from expert_cli.errors import InputError, ManifestIssue
 from expert_cli.manifest.json_text import Path_
 from expert_cli.manifest.key import GrammarType
 from expert_cli.manifest.keys.dataset import Dataset, Filters
-from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, EXECUTION_ACCURACY, eval_loss_of, is_eval_loss
+from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, eval_loss_of, is_eval_loss
 from expert_cli.manifest.keys.optim import SCHEDULERS
 from expert_cli.manifest.keys.rft import Rft
-from expert_cli.manifest.schema import ROPE_NUMBERS, Base, EvaluationBlock
+from expert_cli.manifest.schema import ROPE_NUMBERS, Base
 from expert_cli.manifest.training_config import TrainingConfig
 from expert_cli.utils.object_storage import is_url
 from expert_cli.utils.paths import is_inside, project_root, store_folder
@@ -27,17 +27,15 @@ Clash = tuple[str, str, str]
 """The key that the fault stands at, what does not go together, the remedy."""
 
 
-def conflicts(
-    merged: Merged, base: Settings[Base], config: Settings[TrainingConfig], evaluation: EvaluationBlock
-) -> list[ManifestIssue]:
+def conflicts(merged: Merged, base: Settings[Base], config: Settings[TrainingConfig]) -> list[ManifestIssue]:
     """Return a fault for every two settings that do not go together, at the place where the first was written."""
     loaded, entry = merged.loaded, merged.entry
     found = (
         *_of_pairs(config, project_root(loaded.path)),
-        *_of_saving(config.written, evaluation),
+        *_of_saving(config.written),
         *_of_template(config.written, base, (loaded.path.parent.resolve(), project_root(loaded.path))),
         *_of_sets(config.written, loaded.manifest.training.dataset),
-        *sharding_conflicts(config, base, evaluation),
+        *sharding_conflicts(config, base),
     )
     faults = [merged.fault(*words) for words in found]
     faults += [loaded.text.fault((*entry, "rope_scaling"), words) for words in _of_rope(base.written)]
@@ -127,21 +125,13 @@ def _of_rope(base: Base) -> Iterator[str]:
             yield f"{kind} needs {key}, a number above 0"
 
 
-def _of_saving(config: TrainingConfig, evaluation: EvaluationBlock) -> Iterator[Clash]:
+def _of_saving(config: TrainingConfig) -> Iterator[Clash]:
     """What chooses the best step must be measured, and the better of two values be the better one."""
     if config.save_strategy == "no" and config.save_every:
         message = f'save_strategy "no" and save_every "{config.save_every}" contradict each other'
         yield "save_every", message, "remove one of the two"
     asks = "load_best_model_at_end" if config.load_best_model_at_end else "early_stopping_patience"
     if not (config.load_best_model_at_end or config.early_stopping_patience):
-        return
-    if config.metric_for_best_model == EXECUTION_ACCURACY:
-        if not evaluation.every_steps:
-            message = f"{EXECUTION_ACCURACY} without evaluation.every_steps: no answers are run"
-            yield "metric_for_best_model", message, 'write "evaluation": {"every_steps": 50} beside "training"'
-        if config.greater_is_better is False:
-            message = f"false would choose the worst by metric_for_best_model {EXECUTION_ACCURACY}"
-            yield "greater_is_better", message, "leave it out"
         return
     if config.eval_strategy == "no":
         message = f'"no" leaves {asks} nothing to choose the best model by'

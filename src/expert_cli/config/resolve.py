@@ -139,9 +139,9 @@ def decide(
     config, of_base, data = Settings(merged.values), Settings(base), Settings(loaded.manifest.training.dataset)
     judging = loaded.manifest.evaluation
     evaluation = Settings(judging if isinstance(judging, EvaluationBlock) else EvaluationBlock())
-    if faults := conflicts(merged, of_base, config, evaluation.written):
+    if faults := conflicts(merged, of_base, config):
         raise ManifestError(loaded.path, faults)
-    watching = log_save_eval(config, evaluation)
+    watching = log_save_eval(config)
     device = _device(config, merged, machine)
     place = overrides.output or folder / "weights" / slug(base.name)
     output = local_run(place) if isinstance(place, str) else place.resolve()

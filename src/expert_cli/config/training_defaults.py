@@ -12,7 +12,7 @@ from expert_cli.config.settings import Settings, place_of, read_chat_template
 from expert_cli.manifest.key import GrammarType, Strategy, declared, informational
 from expert_cli.manifest.keys.compute import DeviceName
 from expert_cli.manifest.keys.loader import OVERFLOWS, LoaderConfig, Packing
-from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, EXECUTION_ACCURACY, LogSaveEvalConfig, seconds_of
+from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, LogSaveEvalConfig, seconds_of
 from expert_cli.manifest.keys.optim import OptimConfig
 from expert_cli.manifest.keys.peft import AdapterConfig
 from expert_cli.manifest.keys.rft import Rft, RftConfig
@@ -135,27 +135,19 @@ LEAST_KEPT = 2
 """The newest checkpoint may be damaged when the machine fails."""
 
 
-def log_save_eval(config: Config, evaluation: Settings[EvaluationBlock]) -> LogSaveEvalConfig:
+def log_save_eval(config: Config) -> LogSaveEvalConfig:
     """Return when a run logs, evaluates and saves."""
     written = config.written
-    by_running = written.metric_for_best_model == EXECUTION_ACCURACY
-    # answers that are run need no checkpoint at fixed steps: each better one is saved
-    wants_best = bool(written.load_best_model_at_end) and not by_running
-    execution_eval_steps = execution_eval_sample = 0
-    if evaluation.written.every_steps:
-        execution_eval_steps, execution_eval_sample = evaluation.use("every_steps"), evaluation.use("sample")
-    else:
-        evaluation.leave("no answers are run during training: evaluation.every_steps", "every_steps", "sample")
-    asks_eval = bool(written.eval_steps or wants_best or (written.early_stopping_patience and not by_running))
+    wants_best = bool(written.load_best_model_at_end)
+    asks_eval = bool(written.eval_steps or wants_best or written.early_stopping_patience)
     default: Strategy = "epoch" if wants_best and written.save_strategy == "epoch" else "steps"
     eval_strategy: Strategy = config.put("eval_strategy", written.eval_strategy or (default if asks_eval else "no"))
-    save_strategy, save_every_s = _saving(config, "steps" if by_running else eval_strategy, wants_best=wants_best)
+    save_strategy, save_every_s = _saving(config, eval_strategy)
     save_steps, eval_steps = _steps(config, save_strategy, eval_strategy)
-    evaluated = execution_eval_steps if by_running else eval_steps
     # each checkpoint is evaluated, as transformers' `load_best_model_at_end` asks for
-    if written.load_best_model_at_end and save_strategy == "steps" and save_steps % evaluated:
-        save_steps += evaluated - save_steps % evaluated
-        reason = f"load_best_model_at_end: a multiple of {evaluated} steps, after which the run is evaluated"
+    if wants_best and save_strategy == "steps" and save_steps % eval_steps:
+        save_steps += eval_steps - save_steps % eval_steps
+        reason = f"load_best_model_at_end: a multiple of {eval_steps} steps, after which the run is evaluated"
         config.put("save_steps", save_steps, f"a checkpoint every {save_steps} steps", reason)
     report_to = written.report_to or ()
     targets = () if report_to == "none" else (report_to,) if isinstance(report_to, str) else tuple(report_to)
@@ -167,23 +159,21 @@ def log_save_eval(config: Config, evaluation: Settings[EvaluationBlock]) -> LogS
         save_total_limit=_limit(config, writes=save_strategy != "no" or save_every_s > 0),
         eval_strategy=eval_strategy,
         eval_steps=eval_steps,
-        **_best(config, by_running=by_running),
-        execution_eval_steps=execution_eval_steps,
-        execution_eval_sample=execution_eval_sample,
+        **_best(config),
         report_to=config.put("report_to", targets),
     )
 
 
-def _saving(config: Config, evaluates: Strategy, *, wants_best: bool) -> tuple[Strategy, float]:
+def _saving(config: Config, evaluates: Strategy) -> tuple[Strategy, float]:
     """Return (strategy, seconds between two checkpoints; 0: none by time).
 
     evaluates: when what chooses the best step is measured. There checkpoints are written too, as transformers'
     `load_best_model_at_end` asks for, but where they are written by time alone.
     """
-    written = config.written
+    written, wants_best = config.written, bool(config.written.load_best_model_at_end)
     asked: Strategy = written.save_strategy or (evaluates if wants_best else "steps" if written.save_steps else "no")
-    strategy = evaluates if written.load_best_model_at_end and asked != "no" else asked
-    better = ", and one after each better evaluation" if written.load_best_model_at_end else ""
+    strategy = evaluates if wants_best and asked != "no" else asked
+    better = ", and one after each better evaluation" if wants_best else ""
     reason = "load_best_model_at_end: checkpoints are written where the run is evaluated" if strategy != asked else ""
     config.put("save_strategy", strategy, better and f'checkpoints: "{strategy}"{better}', reason)
     if (written.save_strategy or asked != "no") and not written.save_every:
@@ -227,17 +217,16 @@ def _limit(config: Config, *, writes: bool) -> int | None:
     return limit
 
 
-def _best(config: Config, *, by_running: bool) -> dict[str, Any]:
+def _best(config: Config) -> dict[str, Any]:
     """Return what the best step is chosen by, and what hangs on it."""
     loads, patience = config.use("load_best_model_at_end"), config.written.early_stopping_patience or 0
-    asks, greater = bool(loads or patience), config.written.greater_is_better
+    asks = bool(loads or patience)
     chosen = config.written.metric_for_best_model if asks else None
     metric = config.put("metric_for_best_model", EVAL_LOSS if chosen in (None, "loss") else chosen)
-    greater = config.put("greater_is_better", asks and (by_running if greater is None else greater))
+    greater = config.put("greater_is_better", False)
     if not asks:
         config.leave("nothing asks for the best model", "metric_for_best_model", "greater_is_better")
-    what = f"training stops after {patience} evaluations that run answers in a row that are no better"
-    config.put("early_stopping_patience", patience, what if by_running else "")
+    config.put("early_stopping_patience", patience)
     return {
         "load_best_model_at_end": loads,
         "metric_for_best_model": metric,

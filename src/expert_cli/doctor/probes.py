@@ -80,7 +80,7 @@ def try_bitsandbytes() -> str:
 
 
 def try_attention(backend: AttentionBackend) -> str:
-    """Let a tiny model attend as a run does: packed documents are what they are alone, and gradients are finite."""
+    """Let a tiny model attend as a run does: packed documents are what they are alone."""
     device, precision = _device()
     lack = backend.lacks(device.name, precision, machine.inspect())
     if lack:
@@ -97,16 +97,10 @@ def try_attention(backend: AttentionBackend) -> str:
     model: Any = LlamaForCausalLM(LlamaConfig(**sizes, num_attention_heads=2, num_key_value_heads=1))
     model = model.to(device.name, DTYPES[precision])
     attention.use(model, backend.name)
-    lengths = isolation.SHORT
-    found = isolation.measure_leakage(model, backend.layout, lengths)
+    found = isolation.measure_leakage(model, backend.layout, isolation.SHORT)
     words = f"runs on {device.name}; documents in a pack differ from each alone by {found.difference:.0e} of their norm"
     if not found.holds:
         raise EnvironmentProblem(words)
-    ids = torch.zeros(1, sum(lengths), dtype=torch.int64, device=device.name)
-    starts = torch.tensor([0, *lengths], device=device.name).cumsum(0).int()
-    model(input_ids=ids, use_cache=False, **attention.varlen_kwargs(starts, max(lengths))).logits.sum().backward()
-    if not all(bool(parameter.grad.isfinite().all()) for parameter in model.parameters()):
-        raise EnvironmentProblem("its gradient is not finite")
     return words
 
 

@@ -41,7 +41,7 @@ class RunEstimate:
     """What a run will need, every figure with how far off it may be (in per cent) and where it comes from.
 
     The keys of `train --plan --json`, which docs/INTERFACE.md explains. MB are 2**20 bytes. seconds: of the training loop,
-    evaluations included; answers that are run in it are not.
+    evaluations included.
     """
 
     steps: int
@@ -104,8 +104,7 @@ def estimate_run(
         report.info("training a few steps to measure them")
         speed, peak = probe(run, overrides)
     seconds = (work.tokens + EVALUATED * work.evaluated_tokens) / speed.value
-    without = "; without the answers of evaluation.every_steps" if run.watch.execution_eval_steps else ""
-    without += "; without the rounds of training.rft" if run.rft is not None else ""
+    without = "; without the rounds of training.rft" if run.rft is not None else ""
     return RunEstimate(
         steps=work.schedule.steps,
         epochs=work.schedule.steps / work.schedule.steps_per_epoch,

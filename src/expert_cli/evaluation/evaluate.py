@@ -32,12 +32,10 @@ from expert_cli.inference.expert_config import (
     GenerationConfig,
     Grammar,
     Stop,
-    decoding_of,
-    generation_config,
 )
 from expert_cli.runs.metrics import BASES, WITHOUT_GRAMMAR, base_title, items, number, part, read_json
 from expert_cli.utils.files import sha256_of
-from expert_cli.utils.reporter import NullReporter, Reporter
+from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.text import shortened
 
 if TYPE_CHECKING:
@@ -381,12 +379,3 @@ def check_gradable(
             dummies.append(replace(row, case=case).answered(DUMMY))
         seen.add(row.case.verifier)
     grade(dummies, report, case_timeout_s)
-
-
-def accuracy_of(model: Any, renderer: PromptRenderer, cases: Sequence[EvalCase], report: Reporter, plan: Plan) -> float:
-    """Let a model in training answer the cases as it is, and return the share that is right."""
-    settings = generation_config(decoding_of(plan.loaded.manifest), device=plan.run.compute.device)
-    written = write_answers(model, renderer, cases, settings, NullReporter(), "")
-    share = grade(written.answers, NullReporter(), CASE_TIMEOUT_S).share
-    report.info("answers   {correct} of {cases} are right".format(**share))
-    return float(share["accuracy"])

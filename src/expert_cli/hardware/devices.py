@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import psutil
 
-from expert_cli.hardware import nvml
-
 if TYPE_CHECKING:
     import torch
 
@@ -83,22 +81,6 @@ class Device:
     def event(self) -> Any:
         """Return a mark in what the device has to do, which tells the milliseconds to another one."""
         return _cuda().Event(enable_timing=True) if self.is_gpu else _Mark()
-
-    def sample(self) -> dict[str, float | None] | None:
-        """Ask the driver about the card in use; None for what it does not tell. Per cent, MB of 1e6 bytes, watts, °C."""
-        if not self.is_gpu:
-            return None
-        with nvml.nvml_session():
-            index = dict(enumerate(nvml.visible())).get(_cuda().current_device())
-            found = next((one for one in nvml.sample() if one.index == index), None)
-        if found is None:
-            return None
-        return {
-            "utilization": found.utilization,
-            "memory_mb": found.memory_used_mb,
-            "power_w": found.power_w,
-            "temperature_c": found.temperature_c,
-        }
 
 
 def _cuda() -> Any:

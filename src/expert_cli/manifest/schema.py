@@ -183,12 +183,8 @@ class Training(Loose):
 
 
 class EvaluationBlock(Loose):
-    """`evaluation`: how a run is judged while it trains and at its end; other keys are information, such as earlier results."""
+    """`evaluation`: how a run is judged at its end; other keys are information, such as earlier results."""
 
-    every_steps: Positive | None = key(None, "the expert answers cases during training, and the answers are run")
-    """Steps between two evaluations in which the expert answers cases and the answers are run; none where not written."""
-    sample: Positive | None = key(24, "how many cases it answers then", why="few enough that training hardly waits")
-    """How many of the cases in `tests/cases.jsonl` it answers, spread over the categories."""
     sample_answers: NotNegative | None = key(
         3,
         "train answers {} prompts before and after training",

@@ -71,11 +71,7 @@ class FlatParameters:
 
 def optimizer_bytes(parameter: torch.Tensor, optimizer: str) -> int:
     """Return the bytes of the state that an optimizer, by its name, keeps of a parameter."""
-    if optimizer == "adafactor":
-        rows_and_columns = sum(parameter.numel() // size for size in parameter.shape[-2:])
-        return (rows_and_columns if parameter.dim() > 1 else parameter.numel()) * parameter.element_size()
-    moments = next(count for name, count in _MOMENTS.items() if name in optimizer)
+    moments = next((count for name, count in _MOMENTS.items() if name in optimizer), 0)
     if "8bit" in optimizer:
         return moments * (parameter.numel() + 4 * parameter.numel() // 256)
-    is_bitsandbytes = any(word in optimizer for word in ("bit", "paged", "bnb", "lion"))
-    return moments * parameter.numel() * (4 if is_bitsandbytes else parameter.element_size())
+    return moments * parameter.numel() * 4

@@ -130,7 +130,6 @@ def _train(work: Work) -> RunResult:
     resumed = checkpoints.resumed
     plan = laid_out(work.plan, inputs, report)  # behind the identity, which is that of the run as asked for
     work, run, renderer = replace(work, plan=plan), plan.run, inputs.renderer
-    run_answers = _run_answers(renderer, plan, report, options)
     texts = neutral_texts(run.neutral_texts) if run.neutral_texts else ()
     if job.is_main_process:
         begin_run(work)
@@ -150,7 +149,6 @@ def _train(work: Work) -> RunResult:
     before = ask(model, cases, renderer, plan, report)
     barrier()
     set_seed(run.seed)
-    data = replace(data, run_answers=run_answers and partial(run_answers, model))
     with StopRequest(run.output) as stop:  # until all is written: what is trained is kept
         done = fit(
             model,
@@ -206,18 +204,6 @@ def _goes_on(
     resumed = find_checkpoint(paths.checkpoints, options.resume, what, options.allow_drift, report)
     before = resumed.parts.state["identity"] if resumed else part(read_json(paths.run_json), "identity")
     return resumed, begun_as(before, what, options.allow_drift)
-
-
-def _run_answers(
-    renderer: PromptRenderer, plan: Plan, report: Reporter, options: RunOptions
-) -> Callable[[PeftModel], float] | None:
-    if not plan.run.watch.execution_eval_steps:
-        return None
-    from expert_cli.evaluation.evaluate import accuracy_of, cases_of, check_gradable
-
-    cases = cases_of(plan, None, plan.run.watch.execution_eval_sample)
-    check_gradable(cases, report, allowed=options.permissions)
-    return partial(accuracy_of, renderer=renderer, cases=cases, report=report, plan=plan)
 
 
 def _store(run: RunConfig, inputs: DataInputs, key: StoreKey, options: RunOptions, report: Reporter) -> TokenStore:

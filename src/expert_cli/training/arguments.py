@@ -10,7 +10,6 @@ from transformers import TrainingArguments
 from expert_cli.config.run_config import RunConfig
 from expert_cli.errors import EnvironmentProblem
 from expert_cli.hardware.machine import has_package
-from expert_cli.manifest.keys.log_save_eval import EXECUTION_ACCURACY
 from expert_cli.training.checkpoint import LEAST
 
 REPORT_PACKAGES = {"azure_ml": "azureml", "flyte": "flytekit"}  # the others are named as their packages are
@@ -23,8 +22,6 @@ def training_arguments(run: RunConfig, checkpoints: Path, **more: Any) -> Traini
             hint = f"pip install {package}, or take it out of report_to"
             raise EnvironmentProblem(f"report_to: {name} is not installed", hint)
     optim, watch, compute, loader = run.optim, run.watch, run.compute, run.loader
-    # Where answers choose the best step, they are what is evaluated every so many steps.
-    by_answers = watch.metric_for_best_model == EXECUTION_ACCURACY
     # Where checkpoints go by time alone, the best step is saved when it is found.
     by_time = watch.load_best_model_at_end and watch.save_strategy == "no"
     settings = {
@@ -49,8 +46,8 @@ def training_arguments(run: RunConfig, checkpoints: Path, **more: Any) -> Traini
         "logging_first_step": True,
         "logging_nan_inf_filter": False,  # it asks the device at every step, and shows a NaN as 0.0
         "report_to": [name for name in watch.report_to if name != "tensorboard"] or "none",
-        "eval_strategy": "steps" if by_answers else watch.eval_strategy,
-        "eval_steps": watch.execution_eval_steps if by_answers else watch.eval_steps,
+        "eval_strategy": watch.eval_strategy,
+        "eval_steps": watch.eval_steps,
         "save_strategy": "best" if by_time else watch.save_strategy,
         "save_steps": watch.save_steps,
         "save_total_limit": watch.save_total_limit and max(LEAST, watch.save_total_limit),

@@ -15,7 +15,7 @@ import torch
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from expert_cli.data.packing.random_fit import mixed
-from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, EXECUTION_ACCURACY, LogSaveEvalConfig, is_eval_loss
+from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, LogSaveEvalConfig, is_eval_loss
 from expert_cli.model.flops import Flops
 from expert_cli.runs.fit_result import Done
 from expert_cli.training.health import TrainingState
@@ -24,11 +24,9 @@ from expert_cli.utils.distributed import all_reduce_any
 from expert_cli.utils.reporter import Bar
 
 LARGEST_SHARE = 0.01  # of the time, spent on saving by the clock
-FIRST_CHECKPOINT_S = 60
-"""A run that saves by steps or epochs has its first checkpoint after so many seconds of training, if none came before."""
 
 MB = 2**20
-LOGGED = ("loss", "grad_norm", "learning_rate", EXECUTION_ACCURACY, "epoch")
+LOGGED = ("loss", "grad_norm", "learning_rate", "epoch")
 
 
 class SaveSchedule:
@@ -37,19 +35,17 @@ class SaveSchedule:
     def __init__(self, watch: LogSaveEvalConfig) -> None:
         """Begin to count."""
         self.every_s = watch.save_every_s
-        self.first_s = FIRST_CHECKPOINT_S if watch.save_strategy in ("steps", "epoch") else 0
         self._last_s = 0.0
         self._since = time.monotonic()
 
     def due(self) -> bool:
         """Whether it is time: not before the last one has cost less than 1 % of the time since then."""
         waited = time.monotonic() - self._since
-        by_time = self.every_s > 0 and waited >= max(self.every_s, self._last_s / LARGEST_SHARE)
-        return by_time or 0 < self.first_s <= waited
+        return self.every_s > 0 and waited >= max(self.every_s, self._last_s / LARGEST_SHARE)
 
     def written(self, seconds: float) -> None:
         """Count from a checkpoint that has just been written in so many seconds."""
-        self._since, self._last_s, self.first_s = time.monotonic(), seconds, 0
+        self._since, self._last_s = time.monotonic(), seconds
 
 
 class StepCallback(TrainerCallback):
@@ -62,7 +58,6 @@ class StepCallback(TrainerCallback):
         """stop_asked: whether the run shall stop; any of several processes may be asked."""
         self.saves = SaveSchedule(watch)
         self.writes = watch.save_strategy != "no" or watch.save_every_s > 0
-        self.answers_every = watch.execution_eval_steps
         self.steps_per_epoch = steps_per_epoch
         self.stop_asked = stop_asked
         self.stopped = False
@@ -85,8 +80,6 @@ class StepCallback(TrainerCallback):
         """Say what is due after this step."""
         last = state.global_step == state.max_steps
         control.should_log |= last
-        if self.answers_every:
-            control.should_evaluate |= last or state.global_step % self.answers_every == 0
         if state.global_step % self.steps_per_epoch and not last:
             self._save_or_stop(control)
 
@@ -193,16 +186,14 @@ class MetricsCallback(TrainerCallback):
         """Append a line to metrics.jsonl. What was evaluated by now is in the seconds of a checkpoint that follows."""
         self._count_seconds()
         logs = {} if logs is None else logs
-        answers = f"eval_{EXECUTION_ACCURACY}"
-        named = {EXECUTION_ACCURACY if name == answers else name: value for name, value in logs.items()}
-        logged = {name: value for name, value in named.items() if name in LOGGED or is_eval_loss(name)}
+        logged = {name: value for name, value in logs.items() if name in LOGGED or is_eval_loss(name)}
         if "loss" in logged:
             self._measured = self._measure()
             self._learning_rate = logged["learning_rate"]
             logs |= _flat(self._measured)
             logged |= self._measured
             self.bar.update(state.global_step, self._note(self._measured["memory_mb"]))
-        if {"loss", EVAL_LOSS, EXECUTION_ACCURACY} & set(logged) and state.is_world_process_zero:
+        if {"loss", EVAL_LOSS} & set(logged) and state.is_world_process_zero:
             line = {"step": state.global_step, "time": round(time.time(), 3)}
             line |= {"seconds": round(self.progress.seconds, 3)}
             with self.metrics.open("a", encoding="utf-8", newline="\n") as file:
@@ -234,7 +225,6 @@ class MetricsCallback(TrainerCallback):
             "spilled_mb": round(spilled, 1),
             "mfu": round(self.flops.of(real, trained) / wall / self.peak[0], 4) if self.peak else None,
             "step_time_shares": {name: round(share, 4) for name, share in shares.items()},
-            "gpu": self.timer.device.sample(),
         }
 
     def _note(self, memory_mb: float) -> str:

@@ -130,7 +130,6 @@ def _trainer(
         train_dataset=data.train,
         eval_dataset=dict(data.validation),
         data_collator=Collator(data.pad_id, kernels.layout),
-        run_answers=data.run_answers,
         shape_of=shape_of,
         graphs=CudaGraphs() if capturing else None,
         checkpoints=checkpoints,

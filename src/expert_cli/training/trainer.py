@@ -23,7 +23,7 @@ from expert_cli.data.packing.batches import Batch, Collator, FixedShape, PackedB
 from expert_cli.data.packing.packed_dataset import PackedDataset
 from expert_cli.errors import InputError, TrainingFailed
 from expert_cli.hardware.devices import device_of, is_out_of_memory
-from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, EXECUTION_ACCURACY, LogSaveEvalConfig, eval_loss_of
+from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, LogSaveEvalConfig, eval_loss_of
 from expert_cli.manifest.keys.optim import OptimConfig
 from expert_cli.model.flat_parameters import FlatParameters
 from expert_cli.model.kernels.lora import refresh_norms
@@ -32,7 +32,7 @@ from expert_cli.runs.signals import leave_signals
 from expert_cli.training.captured_step import CapturedAdamW, CapturedStep, Recorded
 from expert_cli.training.health import TrainingHealth, TrainingState
 from expert_cli.training.step_timer import StepTimer
-from expert_cli.utils.distributed import all_reduce_sum, broadcast_rank0
+from expert_cli.utils.distributed import all_reduce_sum
 from expert_cli.utils.text import first_line
 
 
@@ -56,7 +56,6 @@ class ExpertTrainer(Trainer):
         watch: LogSaveEvalConfig,
         batches: PackedBatchSampler,
         checkpoints: Any = None,
-        run_answers: Callable[[], float] | None = None,
         shape_of: Callable[[Schedule], FixedShape | None] = lambda _: None,
         graphs: Any = None,
         **kwargs: Any,
@@ -64,13 +63,12 @@ class ExpertTrainer(Trainer):
         """Take what the Trainer's own arguments have no place for; the rest is theirs.
 
         batches: yields the packs of every micro-step of an epoch. checkpoints: writes and reads them
-        (`checkpoint.Checkpoints`). run_answers: lets the model as it is answer cases, and returns the share that is
-        right; None: not asked for. shape_of: what micro-batches are padded to; None: nothing. graphs: records the step (see
+        (`checkpoint.Checkpoints`). shape_of: what micro-batches are padded to; None: nothing. graphs: records the step (see
         captured_step.py); None: every step is eager.
         """
         super().__init__(**kwargs)
         self.optim_config, self.watch, self.batches = optim_config, watch, batches
-        self.run_answers, self.checkpoints, self._shape_of = run_answers, checkpoints, shape_of
+        self.checkpoints, self._shape_of = checkpoints, shape_of
         self.progress = TrainingState()
         self.timer = StepTimer(device_of(self.args.device))
         self.flat = FlatParameters(self.model.named_parameters())
@@ -285,21 +283,14 @@ class ExpertTrainer(Trainer):
     # evaluation
 
     def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
-        """Return and log the loss per trained token of the validation packs and of each named set, and answers where due."""
+        """Return and log the loss per trained token of the validation packs and of each named set."""
         self.health.flush()
-        metrics: dict[str, float] = {}
-        step, sets = self.state.global_step, self.eval_dataset
         with self.timer.phase("eval"):
-            if sets:
-                self.model.eval()
-                sums = {name: self._loss_and_tokens(packs) for name, packs in sets.items()}
-                self.model.train()
-                of_sets = {eval_loss_of(name): its for name, its in sums.items() if name}
-                found = {EVAL_LOSS: sum(sums.values())} | of_sets
-                metrics = {name: float(its[0] / its[1].clamp(min=1.0)) for name, its in found.items()}
-            every = self.watch.execution_eval_steps
-            if self.run_answers and (not sets or step == self.state.max_steps or step % every == 0):
-                metrics[f"eval_{EXECUTION_ACCURACY}"] = broadcast_rank0(self.run_answers)
+            self.model.eval()
+            sums = {name: self._loss_and_tokens(packs) for name, packs in self.eval_dataset.items()}
+            self.model.train()
+            found = {EVAL_LOSS: sum(sums.values())} | {eval_loss_of(name): its for name, its in sums.items() if name}
+            metrics = {name: float(its[0] / its[1].clamp(min=1.0)) for name, its in found.items()}
         self.log(metrics)
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         return metrics
@@ -321,11 +312,9 @@ class ExpertTrainer(Trainer):
         return sums
 
     def _determine_best_metric(self, metrics: dict[str, float], trial: Any) -> bool:
-        """Judge by the metric that chooses the best step, where this evaluation has it; a better step is saved at once."""
+        """Judge by the metric that chooses the best step; a better step is saved at once."""
         asked = self.control.should_save
-        name = self.args.metric_for_best_model or ""
-        is_there = name in metrics or f"eval_{name}" in metrics
-        is_better = is_there and super()._determine_best_metric(metrics, trial)
+        is_better = super()._determine_best_metric(metrics, trial)
         if is_better:
             self.state.best_global_step = self.state.global_step  # whatever the save_strategy
         self.control.should_save = asked or (is_better and self.args.load_best_model_at_end)

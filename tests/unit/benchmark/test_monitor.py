@@ -79,16 +79,12 @@ def test_a_run_that_ends_while_it_is_watched(tmp_path: Path) -> None:
 
 
 def test_a_run_that_is_over_is_judged_by_its_metrics(tmp_path: Path) -> None:
-    logged = {"utilization": 35.0, "memory_mb": 900.0, "power_w": None}
-    rows = [
-        {"step": n, "loss": 1.0, "seconds": n, "gpu": logged, "step_time_shares": {"data": 0.6, "other": 0.4}}
-        for n in (1, 2)
-    ]
+    rows = [{"step": n, "loss": 1.0, "seconds": n, "step_time_shares": {"data": 0.6, "other": 0.4}} for n in (1, 2)]
     paths = run_folder(tmp_path, *rows, device="cuda")
     paths.complete.touch()
     document = watch(monitor.find_run(tmp_path), duration=60.0).as_json()
     assert (document["samples"], document["gpu"], document["machine"]) == (0, None, None)
-    assert (document["verdict"], document["evidence"][1]) == ("waiting for data", "the GPU idles 65% of the time")
+    assert document["verdict"] == "waiting for data"
     assert document["notes"] == ["the run is over: judged by what it logged"]
 
 

@@ -25,8 +25,6 @@ REFUSED: list[tuple[str, str, dict[str, Any]]] = [
     ("config.lr_scheduler_kwargs", "num_cycles",
      {"config": {"lr_scheduler": "linear", "lr_scheduler_kwargs": {"num_cycles": 3}}}),
     ("config.eval_strategy", '"no" leaves load_best_model_at_end', {"config": {**BEST, "eval_strategy": "no"}}),
-    ("config.metric_for_best_model", "execution_accuracy without evaluation.every_steps",
-     {"config": {**BEST, "metric_for_best_model": "execution_accuracy", "save_strategy": "steps"}}),
     ("config.metric_for_best_model", "there is no eval_summs_loss: eval_sums_loss, eval_sevens_loss",
      {"config": {**BEST, "metric_for_best_model": "eval_summs_loss"},
       "dataset": {"validation_path": {"sums": "a.jsonl", "sevens": "b.jsonl"}}}),
@@ -36,7 +34,6 @@ REFUSED: list[tuple[str, str, dict[str, Any]]] = [
     ("config.chat_template_path", "does not go with prompt_template alpaca",
      {"config": {"chat_template_path": "manifest.json"}, "base": {"prompt_template": "alpaca"}}),  # any file
     ("config.fsdp", "quantization int8", {"config": {"fsdp": True}, "base": {"quantization": "int8"}}),
-    ("config.fsdp", "has no whole model", {"config": {"fsdp": "full_shard"}, "evaluation": {"every_steps": 5}}),
     ("config.fsdp", "does not go with method rft", {"config": {"fsdp": True, "method": "rft"}, "rft": PROMPTS}),
     ("dataset.type", "tasks", {"dataset": {"type": "single", "tasks": {"a": {"train": "a.jsonl"}}}}),
     ("dataset.text_field", "field_mapping.text", {"dataset": {"text_field": "a", "field_mapping": {"text": "b"}}}),

@@ -27,20 +27,21 @@ def resolved(tmp_path: Path, machine: Machine = CPU, overrides: Overrides = Over
 
 
 def test_when_answers_are_run_can_be_set(tmp_path: Path) -> None:
-    written = {**manifests.small(), "evaluation": {"every_steps": 50, "sample": 9}}
+    written = {**manifests.small(), "evaluation": {"sample_answers": 50}}
 
-    def watched(manifest: dict[str, Any], *settings: str) -> tuple[int, int]:
-        watch = resolve(load_manifest(manifests.write(tmp_path, manifest), settings), CPU).watch
-        return watch.execution_eval_steps, watch.execution_eval_sample
+    def answered(manifest: dict[str, Any], *settings: str) -> int:
+        return resolve(load_manifest(manifests.write(tmp_path, manifest), settings), CPU).sample_answers
 
-    assert watched(written) == (50, 9)
-    assert watched(written, "evaluation.every_steps=200") == (200, 9)
-    assert watched(manifests.small(), "evaluation.every_steps=200") == (200, 24)
-    assert watched({**written, "evaluation": "as before"}, "evaluation.every_steps=null") == (0, 0)
-    assert watched(written, *QUIET_SETTINGS) == (0, 0), "an experiment times steps alone"
-    with pytest.raises(InputError, match=r"unknown key evaluation\.every_step$") as caught:
-        watched(written, "evaluation.every_step=2")
-    assert caught.value.hint == "did you mean every_steps?"
+    assert answered(written) == 50
+    assert (
+        answered(written, "evaluation.sample_answers=2")
+        == answered({**written, "evaluation": "as before"}, "evaluation.sample_answers=2")
+        == 2
+    )
+    assert answered(written, *QUIET_SETTINGS) == 0, "an experiment times steps alone"
+    with pytest.raises(InputError, match=r"unknown key evaluation\.sample_answer$") as caught:
+        answered(written, "evaluation.sample_answer=2")
+    assert caught.value.hint == "did you mean sample_answers?"
 
 
 def test_the_order_of_layers(tmp_path: Path) -> None:

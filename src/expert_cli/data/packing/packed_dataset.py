@@ -170,15 +170,11 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
 
 @dataclass(frozen=True)
 class TrainingData:
-    """The packs that train, the sets of those that evaluate by name ("" = of none), and the id that fills up rows.
-
-    run_answers: lets the model as it is answer cases, and returns the share that is right; None: not asked for.
-    """
+    """The packs that train, the sets of those that evaluate by name ("" = of none), and the id that fills up rows."""
 
     train: PackedDataset
     validation: Mapping[str, PackedDataset]
     pad_id: int
-    run_answers: Callable[[], float] | None = None
 
     @property
     def longest(self) -> int:

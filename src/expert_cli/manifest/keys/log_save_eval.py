@@ -10,8 +10,6 @@ from pydantic import Field
 from expert_cli.manifest.key import TIME, Positive, Strategy, Strict, key
 
 EVAL_LOSS = "eval_loss"
-EXECUTION_ACCURACY = "execution_accuracy"
-"""The metric of answers that are run, as against the loss of validation rows."""
 
 # fmt: off
 ReportTo = Literal["azure_ml", "clearml", "codecarbon", "comet_ml", "dagshub", "dvclive", "flyte", "kubeflow", "mlflow",
@@ -46,10 +44,10 @@ class LogSaveEvalKeys(Strict):
     save_strategy: Strategy | None = key(
         None, 'checkpoints: "{}"', why="by time (`save_every`): steps take from milliseconds to minutes"
     )
-    """When checkpoints are written, the first one after at most 60 s of training; by time (`save_every`) where it is not
+    """When checkpoints are written; by time (`save_every`) where it is not
     written. With `load_best_model_at_end` "steps" and "epoch" become the strategy of evaluation."""
     save_steps: Positive | None = key(500, "a checkpoint every {} steps", why="transformers' own")
-    """Steps between two checkpoints, of which the first one is written after at most 60 s of training. With
+    """Steps between two checkpoints. With
     `load_best_model_at_end` raised to a multiple of the steps between two evaluations."""
     save_every: Annotated[str, Field(pattern=TIME)] | None = key(
         "5m",
@@ -74,13 +72,12 @@ class LogSaveEvalKeys(Strict):
         why="a schedule that ends near 0 ends with the best step, but where rows are learned by heart",
     )
     """End with the best step by `metric_for_best_model`, which is saved when it is evaluated, instead of the last one."""
-    metric_for_best_model: (
-        Literal["eval_loss", "loss", "execution_accuracy"] | Annotated[str, Field(pattern=SET_LOSS)] | None
-    ) = key(EVAL_LOSS, "the best model is chosen by {}", why="it needs rows and no test cases")
-    """What "best" means; of several sets of validation rows one by its name, `eval_NAME_loss`. execution_accuracy needs
-    `evaluation.every_steps`."""
+    metric_for_best_model: Literal["eval_loss", "loss"] | Annotated[str, Field(pattern=SET_LOSS)] | None = key(
+        EVAL_LOSS, "the best model is chosen by {}", why="it is of all validation rows"
+    )
+    """What "best" means; of several sets of validation rows one by its name, `eval_NAME_loss`."""
     greater_is_better: bool | None = key(None, "larger is better", off="smaller is better")
-    """Whether a larger metric is better; false where it is not written, true for execution_accuracy."""
+    """Whether a larger metric is better; of a loss it is not."""
     early_stopping_patience: Positive | None = key(
         None, "training stops after {} evaluations in a row that are no better"
     )
@@ -95,8 +92,7 @@ class LogSaveEvalKeys(Strict):
 class LogSaveEvalConfig:
     """What is logged, saved and evaluated, and when. `save_total_limit` None keeps every checkpoint.
 
-    save_every_s > 0: checkpoints by time, whatever `save_strategy` says of steps. execution_eval_steps > 0: so many
-    steps between two evaluations that run the answers to `execution_eval_sample` cases.
+    save_every_s > 0: checkpoints by time, whatever `save_strategy` says of steps.
     """
 
     logging_steps: int
@@ -110,6 +106,4 @@ class LogSaveEvalConfig:
     metric_for_best_model: str
     greater_is_better: bool
     early_stopping_patience: int
-    execution_eval_steps: int
-    execution_eval_sample: int
     report_to: tuple[str, ...]

@@ -26,13 +26,6 @@ SPARE = 3
 """A copy of the weights is made where this many times its size is free: activations need room too."""
 LIGER, LORA = "liger", "lora"
 """What the line "fused" says of who fuses."""
-NOT_FUSED = "norms, rotary embeddings and activations stay 44 kernels of a layer's forward pass (Qwen3) instead of 6"
-WEIGHT_REASONS = {"int4": "NF4, double quantization"}
-DTYPE_REASONS = {
-    "bf16": "native here",
-    "fp16": "this GPU has no bfloat16, or fp16 was asked for",
-    "fp32": "asked for, or the best this machine does without bfloat16",
-}
 
 
 @dataclass(frozen=True)
@@ -82,14 +75,12 @@ def kernel_plan(compute: ComputeConfig, model: ModelConfig, machine: Machine) ->
     require_compiler(compute)
     backend, why = choose_attention(compute.attention, compute.device, compute.dtype, machine)
     fused = _fused(compute)
-    tf32 = "only NVIDIA GPUs have it" if compute.device == "cpu" else "not asked for, or older than Ampere"
-    if compute.tf32:
-        tf32 = "fp32 matrix products use it; bf16 ones do not need it"
+    quantized = "NF4, double quantization" if model.quantization == "int4" else "as the manifest says"
     lines = {
         "device": Kernel(compute.device, machine.words_of(compute.device)),
-        "weights": Kernel(model.quantization, WEIGHT_REASONS.get(model.quantization, "as the manifest says")),
-        "dtype": Kernel(compute.dtype, DTYPE_REASONS[compute.dtype]),
-        "tf32": Kernel("on" if compute.tf32 else "off", tf32),
+        "weights": Kernel(model.quantization, quantized),
+        "dtype": Kernel(compute.dtype, "as asked, or the best that this machine does"),
+        "tf32": Kernel("on" if compute.tf32 else "off", "of fp32 matrix products; bf16 ones do not need it"),
         "attention": Kernel(backend.name, why),
         "loss": Kernel("chunked", "head and cross-entropy in chunks, only where a token is trained"),
         "compile": _compiled(compute),
@@ -166,10 +157,7 @@ def _compiled(compute: ComputeConfig) -> Kernel:
     if not compute.torch_compile:
         return Kernel("off", "not asked for")
     backend, mode = compute.compiler
-    told = f", mode {mode}" if backend == "inductor" else ""
-    if mode != compute.compile_mode and told:
-        told += f" instead of {compute.compile_mode}, which records CUDA graphs"
-    return Kernel(backend, f"every decoder layer{told}")
+    return Kernel(backend, "every decoder layer" + (f", mode {mode}" if backend == "inductor" else ""))
 
 
 def _fused(compute: ComputeConfig, model_type: str = "") -> Kernel:
@@ -179,12 +167,10 @@ def _fused(compute: ComputeConfig, model_type: str = "") -> Kernel:
     if compute.device == "cpu":
         return Kernel("off", "only plain LoRA, not compiled, is fused on a CPU")
     if not has_package("liger_kernel"):
-        lack = 'liger-kernel is not installed (pip install "expert-cli[kernels]")'
-    elif model_type and not liger_knows(model_type):  # it would leave the model as it is, in silence
-        lack = f"Liger has no kernels for {model_type}"
-    else:
-        return Kernel(LIGER, "Liger's norms, rotary embeddings and activations")
-    return Kernel("off", lack + ("; torch.compile takes whole layers" if compute.torch_compile else f": {NOT_FUSED}"))
+        return Kernel("off", 'liger-kernel is not installed (pip install "expert-cli[kernels]")')
+    if model_type and not liger_knows(model_type):  # it would leave the model as it is, in silence
+        return Kernel("off", f"Liger has no kernels for {model_type}")
+    return Kernel(LIGER, "Liger's norms, rotary embeddings and activations")
 
 
 def _for_model(plan: KernelPlan, model: Any, compute: ComputeConfig, machine: Machine) -> KernelPlan:
@@ -192,9 +178,8 @@ def _for_model(plan: KernelPlan, model: Any, compute: ComputeConfig, machine: Ma
     fused = _fused(compute, model.config.model_type)
     plan = plan.with_line("fused", fused.used, fused.reason, fused=fused.used == LIGER)
     if layers := recurrent_layers(model):
-        kinds = ", ".join(sorted({type(layer).__name__ for layer in layers}))
-        why = f"{kinds} in {len(layers)} of the model's layers carries a state, which no mask keeps apart"
-        plan = plan.with_line("recurrence", "one document a row", f"{why}; rows are padded on the right")
+        why = f"{len(layers)} of the model's layers carry a state, which no mask keeps apart; rows are padded on the right"
+        plan = plan.with_line("recurrence", "one document a row", why)
     own = attention_name(model.config)
     if not attention_layers(model.config.get_text_config()):
         return plan.with_line("attention", "off", "no layer attends", attention=own, layout="padded")

@@ -32,7 +32,6 @@ GPU = replace(CPU, device="cuda")
 FUSED = {
     "Liger": (GPU, ("liger_kernel",), "liger", "Liger's norms"),
     "nothing extra installed": (GPU, (), "off", "liger-kernel is not installed"),
-    "layers are compiled": (replace(GPU, torch_compile=True), (), "off", "takes whole layers"),
     "off": (replace(GPU, fused_kernels="off"), ("liger_kernel",), "off", "switched off"),
     "CPU": (CPU, ("liger_kernel",), "off", "on a CPU"),
 }
