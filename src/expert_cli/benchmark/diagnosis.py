@@ -26,9 +26,6 @@ ROOM = 0.5
 MOST_ADVICE = 2
 SPILLED_MB = 64.0
 """Windows keeps some tens of MB of every process in shared memory; more than this is the model's."""
-THROTTLED_SAMPLES = 0.5
-THERMAL = frozenset({"hardware slowdown", "thermal (driver)", "thermal (hardware)", "power brake", "board limit"})
-LIMITS = THERMAL | {"power cap"}
 FEW_CORES = 0.4
 """torch runs one thread a physical core: with two hardware threads each, half of them idle in the best case."""
 FULL = 0.9
@@ -93,14 +90,9 @@ def _spilled(e: Evidence) -> Diagnosis | None:
 def _by_shares(e: Evidence) -> Diagnosis:
     if not e.shares:
         return Diagnosis("not enough data", ("no step times are logged yet", *_use(e)))
-    limit = _limit(e)
-    losses = [_data(e), *_rare(e), _launches(e), *filter(None, (limit, _neighbors(e)))]
+    losses = [_data(e), *_rare(e), _launches(e), *filter(None, [_neighbors(e)])]
     worst = max(losses, key=lambda loss: loss.share)
-    if worst.share >= NOTABLE - 1e-9:
-        return worst
-    if limit is not None and limit.advice[0].at_most is None:
-        return limit
-    return _busy(e)
+    return worst if worst.share >= NOTABLE - 1e-9 else _busy(e)
 
 
 def _share(e: Evidence, *names: str) -> float:
@@ -126,29 +118,6 @@ def _rare(e: Evidence) -> Iterator[Diagnosis]:
     ):
         share = (e.run_shares or e.shares).get(phase, 0.0)
         yield Diagnosis(name, (f"{share:.0%} of the run's time goes into {words}",), tuple(remedy(e, share)), share)
-
-
-def _limit(e: Evidence) -> Diagnosis | None:
-    """A clock held down while the GPU works. Where its full clock was never seen, heat is named without a bound.
-
-    A power cap that costs little is what a card at full load shows.
-    """
-    gpu = e.gpu
-    if gpu is None:
-        return None
-    named = {name: part for name, part in gpu.throttles.items() if name in LIMITS and part >= THROTTLED_SAMPLES}
-    clock, top = gpu.sm_clock_mhz or 0.0, gpu.top_clock_mhz or 0.0
-    is_seen = 0.0 < clock < 0.99 * top
-    if not named or not (is_seen or THERMAL & named.keys()):
-        return None
-    words = ", ".join(f"{name} in {part:.0%} of the samples" for name, part in named.items())
-    heat = f", {gpu.temperature_c:.0f} °C" if gpu.temperature_c is not None else ""
-    evidence, share = [f"the driver holds the clock down: {words}{heat}"], None
-    if is_seen:
-        share = (1 - clock / top) * (1 - (e.idle or 0.0))
-        evidence.append(f"the SM clock is {clock:,.0f} MHz; {top:,.0f} MHz were seen on this card")
-    why = "better cooling, or a higher power limit: nvidia-smi -q -d POWER,TEMPERATURE says which"
-    return Diagnosis("thermal or power limit", tuple(evidence), (Advice((), why, _gain(share)),), share or 0.0)
 
 
 def _launches(e: Evidence) -> Diagnosis:

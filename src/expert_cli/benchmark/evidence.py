@@ -14,22 +14,17 @@ Line = Mapping[str, Any]
 _BLOCKS = ("loader", "optim", "compute", "watch")
 ENOUGH_LINES = 20
 """So many earlier lines are judged where no step was logged while it was watched."""
-_GPU = ("utilization", "power_w", "sm_clock_mhz", "temperature_c", "memory_used_mb", "memory_total_mb")
+_GPU = ("utilization", "memory_used_mb", "memory_total_mb")
 """Of what the evidence holds the means, by the names of the samples."""
 
 
 @dataclass(frozen=True)
 class GpuFacts:
-    """Means over the watched time. `throttles`: share of the samples that named this reason; `top_clock_mhz`: highest seen."""
+    """Means over the watched time."""
 
     utilization: float | None = None
-    power_w: float | None = None
-    sm_clock_mhz: float | None = None
-    top_clock_mhz: float | None = None
-    temperature_c: float | None = None
     memory_used_mb: float | None = None
     memory_total_mb: float | None = None
-    throttles: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -118,11 +113,4 @@ def collect_evidence(
 
 def _gpu_sampled(samples: Sequence[MonitorSample], preferred: int | None) -> GpuFacts | None:
     looks = [gpu for gpu in of_gpu(samples, main_gpu(samples, preferred)) if not gpu.problem]
-    if not looks:
-        return None
-    named = [reason for gpu in looks for reason in gpu.throttles]
-    return GpuFacts(
-        **{name: mean(values_of(looks, name)) for name in _GPU},
-        top_clock_mhz=max(values_of(looks, "sm_clock_mhz"), default=None),
-        throttles={reason: named.count(reason) / len(looks) for reason in sorted(set(named))},
-    )
+    return GpuFacts(**{name: mean(values_of(looks, name)) for name in _GPU}) if looks else None

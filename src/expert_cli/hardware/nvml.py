@@ -1,6 +1,6 @@
 """What the NVIDIA driver tells of its GPUs (NVML): the one module that speaks to it. Needs no torch.
 
-Whatever a card, a driver or a system does not tell is None or "", never an error: laptops have no power limit, a card that
+Whatever a card, a driver or a system does not tell is None or "", never an error: laptops tell less, a card that
 fell off the bus hides everything.
 
 Opening NVML takes milliseconds: whoever asks often does so inside `nvml_session()`.
@@ -12,17 +12,9 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, NamedTuple
 
-THROTTLES = {
-    0x004: "power cap",
-    0x008: "hardware slowdown",
-    0x020: "thermal (driver)",
-    0x040: "thermal (hardware)",
-    0x080: "power brake",
-    0x200: "board limit",
-}
-"""Bits of nvmlClocksEventReasons that say what holds a clock down, and the words for them."""
 _MB = 1e6
 SM_CLOCK, OF_THE_GPU = 1, 0
 """NVML_CLOCK_SM and NVML_TEMPERATURE_GPU."""
@@ -38,7 +30,7 @@ class Driver(NamedTuple):
 
 @dataclass(frozen=True)
 class GpuSample:
-    """One look at one GPU. None: this card does not tell. Megabytes of 1e6 bytes; `throttles` are words of THROTTLES.
+    """One look at one GPU. None: this card does not tell. Megabytes of 1e6 bytes.
 
     `utilization`: per cent of the last fraction of a second in which any kernel was resident. `problem`: NVML's word for a card
     that answers no more ("GPU is lost"), else "".
@@ -51,9 +43,7 @@ class GpuSample:
     memory_total_mb: float | None = None
     temperature_c: float | None = None
     power_w: float | None = None
-    power_limit_w: float | None = None
     sm_clock_mhz: float | None = None
-    throttles: tuple[str, ...] = ()
     problem: str = ""
     capability: tuple[int, int] | None = None
 
@@ -85,21 +75,13 @@ def driver_info() -> Driver:
 def visible(environment: Mapping[str, str] = os.environ) -> list[int]:
     """Return the indices of the GPUs that CUDA shows to a process with this environment, in CUDA's order.
 
-    CUDA_VISIBLE_DEVICES holds numbers (the driver's, for cards of one kind) and names (GPU-..., or how they begin), up to the
-    first that is none.
+    CUDA_VISIBLE_DEVICES: their numbers (the driver's, for cards of one kind), up to the first word that is none.
     """
     with nvml_session():
-        names = {index: str(_ask("nvmlDeviceGetUUID", card) or "") for index, card, _ in _each()}
+        known = [str(index) for index, _, _ in _each()]
     chosen = environment.get("CUDA_VISIBLE_DEVICES")
-    if chosen is None:
-        return list(names)
-    found = []
-    for word in map(str.strip, chosen.split(",")):
-        meant = [index for index, name in names.items() if word and (word == str(index) or name.startswith(word))]
-        if not meant:
-            break
-        found.append(meant[0])
-    return found
+    words = known if chosen is None else map(str.strip, chosen.split(","))
+    return [int(word) for word in takewhile(known.__contains__, words)]
 
 
 def sample() -> list[GpuSample]:
@@ -147,10 +129,8 @@ def _each() -> Iterator[tuple[int, Any, str]]:
 
 def _sample(index: int, card: Any) -> GpuSample:
     rates, memory = _ask("nvmlDeviceGetUtilizationRates", card), _ask("nvmlDeviceGetMemoryInfo", card)
-    power, limit = _ask("nvmlDeviceGetPowerUsage", card), _ask("nvmlDeviceGetEnforcedPowerLimit", card)
-    clock = _ask("nvmlDeviceGetClockInfo", card, SM_CLOCK)
+    power, clock = _ask("nvmlDeviceGetPowerUsage", card), _ask("nvmlDeviceGetClockInfo", card, SM_CLOCK)
     temperature = _ask("nvmlDeviceGetTemperatureV", card, OF_THE_GPU)
-    reasons = _ask("nvmlDeviceGetCurrentClocksEventReasons", card) or 0
     capability = _ask("nvmlDeviceGetCudaComputeCapability", card)
     return GpuSample(
         index=index,
@@ -160,8 +140,6 @@ def _sample(index: int, card: Any) -> GpuSample:
         memory_total_mb=memory.total / _MB if memory else None,
         temperature_c=None if temperature is None else float(temperature),
         power_w=None if power is None else power / 1000,
-        power_limit_w=None if limit is None else limit / 1000,
         sm_clock_mhz=None if clock is None else float(clock),
-        throttles=tuple(word for bit, word in THROTTLES.items() if reasons & bit),
         capability=(int(capability[0]), int(capability[1])) if capability else None,
     )

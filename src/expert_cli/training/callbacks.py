@@ -23,29 +23,8 @@ from expert_cli.training.step_timer import StepTimer
 from expert_cli.utils.distributed import all_reduce_any
 from expert_cli.utils.reporter import Bar
 
-LARGEST_SHARE = 0.01  # of the time, spent on saving by the clock
-
 MB = 2**20
 LOGGED = ("loss", "grad_norm", "learning_rate", "epoch")
-
-
-class SaveSchedule:
-    """When a checkpoint is due by the clock."""
-
-    def __init__(self, watch: LogSaveEvalConfig) -> None:
-        """Begin to count."""
-        self.every_s = watch.save_every_s
-        self._last_s = 0.0
-        self._since = time.monotonic()
-
-    def due(self) -> bool:
-        """Whether it is time: not before the last one has cost less than 1 % of the time since then."""
-        waited = time.monotonic() - self._since
-        return self.every_s > 0 and waited >= max(self.every_s, self._last_s / LARGEST_SHARE)
-
-    def written(self, seconds: float) -> None:
-        """Count from a checkpoint that has just been written in so many seconds."""
-        self._since, self._last_s = time.monotonic(), seconds
 
 
 class StepCallback(TrainerCallback):
@@ -56,12 +35,12 @@ class StepCallback(TrainerCallback):
 
     def __init__(self, watch: LogSaveEvalConfig, steps_per_epoch: int, stop_asked: Callable[[], bool]) -> None:
         """stop_asked: whether the run shall stop; any of several processes may be asked."""
-        self.saves = SaveSchedule(watch)
+        self.every_s, self._since = watch.save_every_s, time.monotonic()
         self.writes = watch.save_strategy != "no" or watch.save_every_s > 0
         self.steps_per_epoch = steps_per_epoch
         self.stop_asked = stop_asked
         self.stopped = False
-        self._saved, self._asked = -1, time.monotonic()
+        self._saved = -1
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Take the intervals that are asked for now, not those that a checkpoint remembers."""
@@ -98,13 +77,12 @@ class StepCallback(TrainerCallback):
             control.should_save = False
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Remember of which step there is a checkpoint, and what it took."""
-        self._saved = state.global_step
-        self.saves.written(time.monotonic() - self._asked)
+        """Remember of which step there is a checkpoint, and when it was written."""
+        self._saved, self._since = state.global_step, time.monotonic()
 
     def _save_or_stop(self, control: TrainerControl) -> None:
-        self._asked = time.monotonic()
-        stop, in_time = all_reduce_any(self.stop_asked(), self.saves.due())
+        due = 0 < self.every_s <= time.monotonic() - self._since
+        stop, in_time = all_reduce_any(self.stop_asked(), due)
         control.should_save |= stop or in_time
         if stop:
             control.should_training_stop = self.stopped = True

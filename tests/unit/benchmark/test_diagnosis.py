@@ -32,7 +32,7 @@ CUDA: Settings = {
     "eval_steps": 50,
 }
 CPU: Settings = {**CUDA, "device": "cpu", "torch_compile": False}
-BUSY = GpuFacts(97, 600, 1900, 1980, 66, 60_000, 140_000)
+BUSY = GpuFacts(97, 60_000, 140_000)
 
 
 def shares(data: float = 0.0, other: float = 0.0, **more: float) -> dict[str, float]:
@@ -59,7 +59,6 @@ def idling(utilization: float, **facts: Any) -> GpuFacts:
     return replace(BUSY, utilization=utilization, **facts)
 
 
-HOT = {"thermal (driver)": 0.8}
 CASES: dict[str, tuple[Evidence, str, float | None]] = {
     # evidence, verdict, bound of the first advice (0: no advice; None: advice without a bound)
     "nothing known": (Evidence(), "not enough data", 0),
@@ -75,7 +74,7 @@ CASES: dict[str, tuple[Evidence, str, float | None]] = {
         4 / 3,
     ),
     "spilling outweighs all else": (
-        on_gpu(idling(30, throttles=HOT), shares=shares(0.6), spilled_mb=4_000),
+        on_gpu(idling(30), shares=shares(0.6), spilled_mb=4_000),
         "memory spilling to the host",
         None,
     ),
@@ -83,31 +82,6 @@ CASES: dict[str, tuple[Evidence, str, float | None]] = {
     "checkpoints": (on_gpu(idling(80), run_shares=shares(checkpoint=0.2)), "checkpointing", 1 / 0.85),
     "evaluation": (on_gpu(shares=shares(eval=0.4)), "evaluation", 1 / 0.7),
     "evaluation before waiting, the larger wins": (on_cpu(shares=shares(0.2, eval=0.3)), "evaluation", 1 / 0.775),
-    "hot, clock down by a quarter": (
-        on_gpu(idling(100, sm_clock_mhz=1500, top_clock_mhz=2000, throttles=HOT)),
-        "thermal or power limit",
-        4 / 3,
-    ),
-    "power cap at full load costs little": (
-        on_gpu(idling(100, sm_clock_mhz=1850, top_clock_mhz=2000, throttles={"power cap": 1.0})),
-        "healthy",
-        0,
-    ),
-    "hot from the start: no full clock to compare with": (
-        on_gpu(idling(100, sm_clock_mhz=1500, top_clock_mhz=1500, throttles=HOT)),
-        "thermal or power limit",
-        None,
-    ),
-    "clocks set by the user are no limit": (
-        on_gpu(idling(100, sm_clock_mhz=1500, top_clock_mhz=2000, throttles={"clocks set by user": 1.0})),
-        "healthy",
-        0,
-    ),
-    "a CPU run beside a hot GPU": (
-        on_cpu(gpu=idling(100, sm_clock_mhz=1500, top_clock_mhz=2000, throttles=HOT)),
-        "healthy",
-        0,
-    ),
     "GPU idles, nothing waits": (on_gpu(idling(40)), "launch-bound", 2.5),
     "GPU idles just not notably": (on_gpu(idling(90.1)), "healthy", 0),
     "program around the steps, no NVML": (on_gpu(None, shares=shares(other=0.25)), "launch-bound", 0),

@@ -27,7 +27,7 @@ CORES = 4_096
 
 
 def gpu_sample(index: int = 0, utilization: float | None = 50.0, problem: str = "") -> GpuSample:
-    return GpuSample(index, "Test", utilization, 1000.0, 8000.0, 60.0, 100.0, 200.0, 1500.0, ("power cap",), problem)
+    return GpuSample(index, "Test", utilization, 1000.0, 8000.0, 60.0, 100.0, 1500.0, problem)
 
 
 def run_folder(folder: Path, *lines: dict[str, Any], device: str = "cpu") -> RunPaths:

@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import pytest
 import torch
-from transformers import TrainerCallback, TrainerState
+from transformers import TrainerCallback, TrainerControl, TrainerState
 
 from expert_cli.config.resolve import resolve
 from expert_cli.config.run_config import RunConfig
@@ -28,7 +28,7 @@ from expert_cli.runs.fit_result import Done
 from expert_cli.runs.metrics import read_json
 from expert_cli.training import arguments
 from expert_cli.training.arguments import training_arguments
-from expert_cli.training.callbacks import MetricsCallback, SaveSchedule, seed_of
+from expert_cli.training.callbacks import MetricsCallback, StepCallback, seed_of
 from expert_cli.training.health import TrainingHealth, TrainingState
 from expert_cli.training.step_timer import StepTimer
 from expert_cli.training.trainer import ExpertTrainer
@@ -47,13 +47,16 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def test_saving_by_the_clock_costs_at_most_one_percent(now: list[float]) -> None:
-    saves = SaveSchedule(replace(WATCH, save_every_s=10.0))
-    for now[0], due in ((9.9, False), (10.0, True), (60.0, True)):
-        assert saves.due() == due
-    saves.written(0.5)  # at 60 s
-    for now[0], due in ((109.9, False), (110.0, True)):
-        assert saves.due() == due
+def test_a_checkpoint_is_due_by_the_clock(now: list[float]) -> None:
+    steps = StepCallback(replace(WATCH, save_every_s=10.0), 9, lambda: False)
+    saved = []
+    for now[0] in (9.9, 10.0, 19.9, 20.0):
+        control = TrainerControl()
+        steps.on_step_end(EVENT[0], TrainerState(global_step=1, max_steps=9), control)
+        saved.append(control.should_save)
+        if control.should_save:
+            steps.on_save(*EVENT)
+    assert saved == [False, True, False, True]
 
 
 class Events(TrainerCallback):
