@@ -70,7 +70,7 @@ def contradictions(merged: Merged) -> list[ManifestIssue]:
 
 
 def _of_rft(merged: Merged, config: Settings[TrainingConfig]) -> Iterator[Clash]:
-    """What rounds of learning from answers need: prompts, and rows of prompt and answer."""
+    """What rounds of learning from answers need: prompts, and answers to train."""
     written = merged.loaded.manifest.training.rft
     if config["method"] != RFT:
         return
@@ -79,10 +79,6 @@ def _of_rft(merged: Merged, config: Settings[TrainingConfig]) -> Iterator[Clash]
     learning = Settings(written or Rft())
     if not learning["keep"] and learning["gold"] == "never":
         yield "keep", "0, and gold is never: a round would have no answers to train", 'write "gold": "failed"'
-    dataset = merged.loaded.manifest.training.dataset
-    if dataset.text_field or (dataset.field_mapping and dataset.field_mapping.text):
-        message = "rounds train rows of prompt and answer, but training.dataset names a column of whole documents"
-        yield "prompts", message, "name columns of prompt and answer, or of messages"
 
 
 def _of_pairs(config: Settings[TrainingConfig], root: Path) -> Iterator[Clash]:

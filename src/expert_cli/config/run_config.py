@@ -41,7 +41,8 @@ class SourceSpec:
     ("" = the main branch). `split` is a split name with an optional slice, "train[:1000]", "train[10%:20%]"; a file is one
     split, "train" or that of its name. `weight` 0.4 takes 40 % of the rows, 2.0 takes every row twice. `tried` names the
     places where a local path was looked for and not found; empty when it is there. `share` above 0 decides in place of
-    `weight`: so many rows are drawn that they are this share of all training rows.
+    `weight`: so many rows are drawn that they are this share of all training rows. `as_asked`: its rows hold what an
+    expert was asked, databases shown: neither `field_mapping` nor `schema_prompt` is for them.
     """
 
     kind: SourceKind
@@ -53,6 +54,7 @@ class SourceSpec:
     tried: tuple[str, ...] = ()
     share: float = 0.0
     revision: str = ""
+    as_asked: bool = False
 
     @property
     def is_local(self) -> bool:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from expert_cli.config.data_sources import parse_split
-from expert_cli.config.run_config import DataConfig
+from expert_cli.config.run_config import ColumnMapping, DataConfig
 from expert_cli.data.columns import Columns, choose_columns
 from expert_cli.data.database_prompt import show_database
 from expert_cli.data.field_checks import BadRow
@@ -130,6 +130,8 @@ class RowReader:
     @classmethod
     def of(cls, located: Located, data: DataConfig, **wanted: bool) -> RowReader:
         """Choose the columns of a source by the names that its first rows have. Raises InputError: they do not tell."""
+        if located.spec.as_asked:
+            data = replace(data, mapping=ColumnMapping(), schema_prompt=None)
         first = [row for row in first_rows(located) if not row.fault]
         names = list(dict.fromkeys(name for row in first for name in row.fields))
         columns = choose_columns(names, data.mapping, str(located)) if first else Columns("text", text="text")

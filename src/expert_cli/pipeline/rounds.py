@@ -27,9 +27,7 @@ from expert_cli.config.adapter_origin import WEIGHTS, find_adapter
 from expert_cli.config.plan import Plan, TrainedAdapter
 from expert_cli.config.run_config import AUTO, RunConfig, SourceSpec
 from expert_cli.config.run_identity import require_same
-from expert_cli.data.columns import Columns
 from expert_cli.data.overlap import HeldOut
-from expert_cli.data.select import select_rows
 from expert_cli.data.templates.chat import Template
 from expert_cli.errors import InputError, Interrupted
 from expert_cli.evaluation.cases import EvalCase, asked_by_cases, digest_of, read_cases, shown_databases
@@ -40,7 +38,6 @@ from expert_cli.hardware.devices import DEVICES
 from expert_cli.inference.expert_config import NEW_TOKENS, Grammar, decoding_of, generation_config
 from expert_cli.inference.vote import same_as
 from expert_cli.manifest.keys.rft import RftConfig
-from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
 from expert_cli.pipeline.run_directory import RunResult, Work, begin_run, finish, identity_of, write_run_json
 from expert_cli.pipeline.training_data import DataInputs, resolve_inputs
 from expert_cli.runs.log import RunLog
@@ -48,7 +45,7 @@ from expert_cli.runs.metrics import read_json
 from expert_cli.runs.run_paths import RunPaths
 from expert_cli.runs.signals import StopRequest
 from expert_cli.utils.files import json_lines, remove, sha256_of, sync_folder, write_bytes, write_json
-from expert_cli.utils.reporter import NullReporter, Reporter
+from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.statistics import Paired
 from expert_cli.utils.text import plural
 
@@ -73,7 +70,6 @@ def train_in_rounds(work: Work, train_one: Callable[[Work], RunResult]) -> RunRe
     first = _run_of(run.adapter.init_adapter) if run.adapter.init_adapter else None
     sampled, held_back, held = read_prompts(plan, settings, options.permissions, report)
     inputs = resolve_inputs(run, report)
-    form = row_form(run, inputs, sampled)
     read = [settings.prompts, *filter(None, [settings.held_back_cases])]
     read += dict.fromkeys(one.file for one in (*sampled, *held_back) if one.file)
     what = identity_of(work, inputs, more_files=[sha256_of(path) for path in read])
@@ -81,7 +77,7 @@ def train_in_rounds(work: Work, train_one: Callable[[Work], RunResult]) -> RunRe
         require_same(options.locked, what, report)
     begin_run(work)
     DEVICES[run.compute.device].set_flags(tf32=run.compute.tf32)  # a run that goes on may begin by answering
-    judged, records, ended = _Steps(work, inputs, train_one).make(settings, first, sampled, held_back, form)
+    judged, records, ended = _Steps(work, inputs, train_one).make(settings, first, sampled, held_back)
     best = max(judged, key=lambda one: float(one["accuracy"]))  # of equal ones the first
     of_best, number = RunPaths(best["run"]), best["round"]
     told = {"held_back": held, "before": _share(judged[0]), "rounds": records, "best_round": number, "ended": ended}
@@ -111,7 +107,7 @@ def _training(run: RunConfig, settings: RftConfig, rows: Path, last: Path) -> Ru
     """Return the training of a round: its rows, and those of the first training by the share that is replayed."""
     share = settings.replay
     old = [replace(one, weight=one.weight * share) for one in run.data.train]
-    data = replace(run.data, train=(SourceSpec("file", str(rows)), *(old if share else ())))
+    data = replace(run.data, train=(SourceSpec("file", str(rows), as_asked=True), *(old if share else ())))
     start = find_adapter(last).adapter if settings.start == "last" else None
     # nobody puts the stores of rounds anywhere
     return replace(run, data=data, adapter=replace(run.adapter, init_adapter=start), store_url="")
@@ -179,45 +175,14 @@ def of_round(prompts: Cases, number: int, limit: int | None, seed: int) -> list[
     return [prompts[place] for place in sorted(places)]
 
 
-@dataclass(frozen=True)
-class RowForm:
-    """How rows are written: the columns of the training rows, the user's turn, and what is shown of a database."""
-
-    columns: Columns
-    template: Template
-    shown: SchemaPromptConfig | None = None
-
-    def row(self, case: EvalCase, answer: str) -> dict[str, Any]:
-        """Return a row; an input without a column stands in the turn as when the expert is asked.
-
-        Raises InputError where it can neither name its database, which it is shown when it is read, nor has its tables.
-        """
-        columns, shown = self.columns, self.shown
-        turn = self.template.user_turn(case.prompt, "" if shown else case.input)
-        if columns.messages:
-            return {columns.messages: [{"role": "user", "content": turn}, {"role": "assistant", "content": answer}]}
-        named = shown.name_of(case.file) if shown and case.file and columns.database else ""
-        if shown and case.case.file_key == "database" and not (named or (columns.input and case.input)):
-            told = f"{case.where}: rows cannot name {case.file}: training.dataset.schema_prompt.databases is "
-            hint = "write a pattern that fits the prompts' databases too, and name theirs in a column of the rows"
-            raise InputError(told + (shown.databases or "not written"), hint)
-        pair = {columns.instruction: case.prompt, columns.input: case.input}
-        row = pair if columns.input else {columns.instruction: turn}
-        beside = dict.fromkeys(filter(None, (columns.system, columns.tools)))
-        return {**row, columns.response: answer, **beside, **({columns.database: named} if columns.database else {})}
-
-
-def row_form(run: RunConfig, inputs: DataInputs, prompts: Cases) -> RowForm:
-    """Return the form of the training rows, which the rounds' rows have, too. Raises InputError: some cannot be written so."""
-    data = replace(run.data, validation=(), validation_share=0.0, schema_prompt=None)  # as the rows stand
-    first = select_rows(data, inputs.located, NullReporter()).readers[0]
-    form = RowForm(first.columns, inputs.template, run.data.schema_prompt)
-    if not (form.columns.response or form.columns.messages):
-        told = f"rounds train rows of prompt and answer, those of {first.located} are whole documents"
-        raise InputError(told, "give rows of prompt and answer, or of messages")
-    for one in prompts:
-        form.row(one, "")
-    return form
+def row_of(case: EvalCase, answer: str, template: Template) -> dict[str, str]:
+    """Return the row that trains an answer, with what the expert was asked, under the heading that it was asked with."""
+    prompt, input_ = case.asked
+    return {
+        "instruction": prompt,
+        "schema" if "Schema" in template.input_separator else "input": input_,
+        "output": answer,
+    }
 
 
 def select(
@@ -275,7 +240,7 @@ class _Steps:
     train_one: Callable[[Work], RunResult]
 
     def make(
-        self, settings: RftConfig, first: Path | None, sampled: Cases, held_back: Cases, form: RowForm
+        self, settings: RftConfig, first: Path | None, sampled: Cases, held_back: Cases
     ) -> tuple[list[Document], list[dict[str, Any]], str]:
         """Return what the adapters that were kept answer, a record a round, and why no further round was made."""
         run, records = self.work.plan.run, list[dict[str, Any]]()
@@ -293,7 +258,8 @@ class _Steps:
             if reason:
                 self.work.report.warning(f"{name}: {reason}")
                 return judged, records, f"{name}: {reason}"
-            rows = [{**form.row(one, text), "case": one.id, "round": number, "sample": n} for one, text, n in chosen]
+            written = [(row_of(one, text, self.inputs.template), one.id, sample) for one, text, sample in chosen]
+            rows = [{**row, "case": case, "round": number, "sample": sample} for row, case, sample in written]
             file, raw = folder / "rows.jsonl", json_lines(rows)
             if not file.is_file() or file.read_bytes() != raw:
                 remove(folder / "run")  # the training of other rows

@@ -43,7 +43,6 @@ REFUSED: list[tuple[str, str, dict[str, Any]]] = [
     ("dataset.path", 'write "rows.jsonl::train[:1000]"', {"dataset": {"path": "rows.jsonl[:3]"}}),
     ("rft.prompts", "is missing: method rft draws answers to them", {**RFT, "rft": {}}),
     ("rft.keep", "0, and gold is never", {**RFT, "rft": {**PROMPTS, "keep": 0, "gold": "never"}}),
-    ("rft.prompts", "rounds train rows of prompt and", {**RFT, "rft": PROMPTS, "dataset": {"text_field": "text"}}),
 ]
 # fmt: on
 

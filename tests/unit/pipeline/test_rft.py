@@ -13,14 +13,12 @@ import pytest
 
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides, missing_data
-from expert_cli.data.columns import Columns
 from expert_cli.errors import InputError
 from expert_cli.evaluation.cases import EvalCase, read_cases
 from expert_cli.evaluation.grade import NOTHING
 from expert_cli.evaluation.verifiers.case import FORGED
 from expert_cli.manifest.keys.rft import RftConfig
-from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
-from expert_cli.pipeline.rounds import RowForm, parted, read_prompts, select
+from expert_cli.pipeline.rounds import parted, read_prompts, row_of, select
 from expert_cli.utils.reporter import NullReporter
 from tests import manifests, tiny
 from tests.machines import CPU
@@ -154,18 +152,8 @@ def test_why_a_round_has_nothing_to_learn_from(case: EvalCase, answers: list[boo
 
 
 def test_a_row_is_written_as_the_expert_is_asked(tmp_path: Path) -> None:
+    one = read_cases(write_rows(tmp_path / "p.jsonl", [ROW | {"prompt": "How many?", "input": "a"}]))[0]
     template = tiny.template_for(tiny.tiny_tokenizer(), "")
-    row = ROW | {"prompt": "How many?", "input": "CREATE TABLE t (a)"}
-    one = read_cases(write_rows(tmp_path / "p.jsonl", [row]))[0]
-    turn = template.user_turn("How many?", "CREATE TABLE t (a)")
-    pair = Columns("pair", instruction="q", input="schema", response="a")
-    assert RowForm(pair, template).row(one, "7") == {"q": "How many?", "schema": "CREATE TABLE t (a)", "a": "7"}
-    assert RowForm(replace(pair, input=""), template).row(one, "7") == {"q": turn, "a": "7"}
-    said = RowForm(Columns("messages", messages="m"), template).row(one, "7")["m"]
-    assert [(each["role"], each["content"]) for each in said] == [("user", turn), ("assistant", "7")]
-    named = replace(pair, input="", database="db")
-    form = RowForm(named, template, SchemaPromptConfig(databases=str(tmp_path / "{db}.sqlite")))
-    within, without = read_cases(settings_of(tmp_path, [query(0, "in.sqlite"), query(1, "out.db")]).prompts)
-    assert form.row(within, "7") == {"q": "Rows 0?", "a": "7", "db": "in"}
-    with pytest.raises(InputError, match=r"prompts\.jsonl:2: rows cannot name .*out\.db: .*databases is .*\{db\}"):
-        form.row(without, "7")
+    assert row_of(one, "7", template) == {"instruction": "How many?", "input": "a", "output": "7"}
+    headed = replace(template, input_separator="\n\n### Schema:\n")
+    assert row_of(replace(one, shown="b"), "7", headed) == {"instruction": "How many?", "schema": "b", "output": "7"}
