@@ -46,6 +46,7 @@ from expert_cli.utils import files
 from expert_cli.utils.files import sha256_of, write_json, write_text
 from expert_cli.utils.paths import slug
 from expert_cli.utils.reporter import Reporter
+from expert_cli.utils.text import short_place
 
 PROMPTS, TOKENS = 20, 8
 """Asked in the check, where fewer are given with training rows beside them; tokens of each answer that are compared."""
@@ -76,7 +77,8 @@ def save_adapter(
     model.save_pretrained(str(beside), safe_serialization=True)
     write_text(beside / "README.md", cards.model_card(plan, done, source.address))
     if told := part(read_json(paths.run_json), "init_adapter"):
-        cards.put_section(beside / "README.md", "Trained on from", cards.trained_from_lines(told))
+        line = f"`{short_place(told['path'])}`, SHA-256 `{told['sha256']}`"
+        cards.put_section(beside / "README.md", "Trained on from", [line])
     asked = experts.expert_config(decoding_of(plan.loaded.manifest, separators), renderer, plan.run.data.schema_prompt)
     describe(beside, plan.run, source, renderer, asked, cards.PROMPT)
     files.sync_folder(beside)

@@ -19,6 +19,7 @@ from expert_cli.config.plan import Plan
 from expert_cli.inference.expert_config import GENERATION_CONFIG, ExpertConfig
 from expert_cli.manifest.key import CARD
 from expert_cli.runs.fit_result import FitResult
+from expert_cli.runs.metrics import BASES, base_title, grammar_in_words, sample_shares
 from expert_cli.utils.files import write_json, write_text
 from expert_cli.utils.redaction import redact
 from expert_cli.utils.text import short_place
@@ -76,9 +77,13 @@ def put_usage(card: Path, asked: ExpertConfig, prompt: str, **values: Any) -> No
         known = json.dumps({key: value for key, value in values_of.items() if value}, indent=2, ensure_ascii=False)
         lines += [f"As `{name}` says:", "", "```json", known, "```", ""]
     put_section(card, "How it is asked", lines[:-1])
-    page = jinja2.Template(page_part("loading.md.j2"), trim_blocks=True, lstrip_blocks=True)  # Markdown: not escaped
-    text: str = page.render(values, asked=asked, prompt=prompt, spelled=repr)
-    put_section(card, "Loading", [text.removesuffix("\n")])
+    put_section(card, "Loading", _rendered("loading.md.j2", **values, asked=asked, prompt=prompt, spelled=repr))
+
+
+def _rendered(page: str, **values: Any) -> list[str]:
+    """Return a template of Markdown with these values, nothing in them escaped."""
+    template = jinja2.Template(page_part(page), trim_blocks=True, lstrip_blocks=True)
+    return [template.render(values).removesuffix("\n")]
 
 
 def put_token_rows(card: Path, config: Mapping[str, Any], tokenizer: Any, *, is_adapter: bool) -> None:
@@ -91,14 +96,6 @@ def put_token_rows(card: Path, config: Mapping[str, Any], tokenizer: Any, *, is_
         words += "all of it merged, `expert-cli export --merge` or `--gguf q8_0`."
     if rows:
         put_section(card, "Trained token rows", [*lines, "", words])
-
-
-def trained_from_lines(told: Mapping[str, Any]) -> list[str]:
-    """Return the section on the adapters that this one was trained on from. told: `init_adapter` of its run.json."""
-    chain = [
-        f"- {_code(short_place(one['path']))}, SHA-256 `{one['sha256']}`" for one in (told, *reversed(told["chain"]))
-    ]
-    return ["The last one first; each was trained on from the one below it.", "", *chain]
 
 
 def _code(text: str) -> str:
@@ -114,13 +111,17 @@ def put_section(card: Path, title: str, lines: Sequence[str]) -> None:
     write_text(card, f"{before.rstrip()}\n\n{section}\n{after.lstrip()}")
 
 
-def put_results(card: Path, document: Mapping[str, Any]) -> None:
-    """Write an evaluation's accuracies into a card's metadata, where the hub reads them. document: as `evaluate` prints it."""
+def put_evaluation(card: Path, document: Mapping[str, Any]) -> None:
+    """Write an evaluation, as `evaluate --json` prints it, into a card; its accuracies into the metadata, for the hub."""
     from huggingface_hub import EvalResult, ModelCard
 
-    found, cases = ModelCard.load(card), short_place(document["cases_file"])
+    place, shares = short_place(document["cases_file"]), {None: document, **document["by_category"]}.items()
+    bases = {base_title(name, document[name]): document[name] for name in BASES if document.get(name)}
+    told = {"place": place, "shares": shares, "bases": bases, "percent": "{:.1%}".format}
+    told |= {"held": grammar_in_words(document.get("grammar")), "drawn": sample_shares(document)}
+    put_section(card, "Evaluation", _rendered("evaluation.md.j2", **document, **told))
+    found = ModelCard.load(card)
     found.data.model_name = found.data.get("model_name") or card.parent.name
-    shares = {None: document, **document["by_category"]}.items()
-    values = {name: ("text-generation", cases, cases, "accuracy", share["accuracy"]) for name, share in shares}
+    values = {name: ("text-generation", place, place, "accuracy", share["accuracy"]) for name, share in shares}
     found.data.eval_results = [EvalResult(*value, dataset_config=name) for name, value in values.items()]
     write_text(card, str(found))

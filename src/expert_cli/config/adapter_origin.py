@@ -231,20 +231,9 @@ def require_same_base(origin: AdapterOrigin, name: str, sha256: str, template: s
         raise InputError(told, 'set "prompt_template", "system_prompt" and the name of the input column as they were')
 
 
-def provenance(run: RunConfig) -> dict[str, Any] | None:
-    """Return what run.json says of the adapter that a run trains on from; None for a fresh one.
-
-    manifest: the file that it was trained from, "" where nothing tells. chain: the adapters that it was itself trained on
-    from, the first one first, each with the same keys, as its run recorded them.
-    """
+def provenance(run: RunConfig) -> dict[str, str] | None:
+    """Return what run.json says of the adapter that a run trains on from, its manifest where anything tells; None: fresh."""
     origin = init_origin(run)
     if origin is None:
         return None
-    before = part(read_json(RunPaths(origin.run).run_json) if origin.run else {}, "init_adapter")
-    earlier = {name: value for name, value in before.items() if name != "chain"}
-    return {
-        "path": str(origin.adapter),
-        "sha256": init_sha256(run),
-        "manifest": str(origin.manifest or ""),
-        "chain": [*items(before, "chain"), *([earlier] if earlier else [])],
-    }
+    return {"path": str(origin.adapter), "sha256": init_sha256(run), "manifest": str(origin.manifest or "")}

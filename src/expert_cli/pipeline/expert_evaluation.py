@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from expert_cli.artifacts.model_card import put_results, put_section
+from expert_cli.artifacts.model_card import put_evaluation
 from expert_cli.artifacts.report import write_report
 from expert_cli.config.plan import Plan, TrainedAdapter, make_plan, trained_adapter
 from expert_cli.config.resolve import Overrides
@@ -21,12 +21,10 @@ from expert_cli.evaluation.grade import Evaluated, Permissions, compare_with
 from expert_cli.evaluation.trl import write_pairs
 from expert_cli.hardware.machine import inspect
 from expert_cli.inference.expert_config import GenerationConfig, decoding_for, decoding_of, generation_config
-from expert_cli.runs.metrics import BASES, base_title, grammar_in_words, sample_shares
 from expert_cli.runs.run_paths import RunPaths
 from expert_cli.utils.files import write_json
 from expert_cli.utils.process_setup import prepare_process
 from expert_cli.utils.reporter import Reporter
-from expert_cli.utils.text import short_place
 
 MAX_DROP = 0.05
 """How far the accuracy may fall against an earlier evaluation where nothing else is said."""
@@ -124,48 +122,10 @@ def leave(found: Evaluated, trained: TrainedAdapter | None, output: Path | None,
     adapter, run = trained.origin.adapter, trained.origin.run
     card = adapter / "README.md"
     if card.is_file():
-        put_section(card, "Evaluation", card_lines(document))
-        put_results(card, document)
+        put_evaluation(card, document)
     if run is None or RunPaths(run).adapter.resolve() != adapter:
         return
     paths = RunPaths(run)
     write_json(paths.evaluation, document)
     write_report([run], paths.report_html)
     report.info(f"written   {paths.evaluation}, {paths.report_html}")
-
-
-def card_lines(document: dict[str, Any]) -> list[str]:
-    """Return the model card's lines about an evaluation: its `--json` document."""
-    bases = {base_title(name, document[name]): document[name] for name in BASES if document.get(name)}
-    how = document["generation"]
-    lines = [
-        f"{document['cases']} cases ({short_place(document['cases_file'])}), answers to queries and programs run, "
-        f"JSON compared; {_chosen(how)}, at most {how['max_new_tokens']} tokens; {how['cut_off']} cut off there, "
-        f"{how.get('looping', 0)} ended in a loop.",
-        *filter(None, [grammar_in_words(document.get("grammar"))]),
-        "",
-        "| category | correct | accuracy | 95 % interval |" + "".join(f" {title} |" for title in bases),
-        "|---|---|---|---|" + "---|" * len(bases),
-    ]
-    for name, share in [("all", document), *document["by_category"].items()]:
-        alone = (base if name == "all" else base["by_category"][name] for base in bases.values())
-        low, high = share["ci95"]
-        lines.append(
-            f"| {name} | {share['correct']}/{share['cases']} | {share['accuracy']:.1%} | {low:.1%} to {high:.1%} |"
-            + "".join(f" {one['accuracy']:.1%} |" for one in alone)
-        )
-    told = [f"{name}: {share:.1%} ({low:.1%} to {high:.1%})" for name, share, (low, high) in sample_shares(document)]
-    if told:
-        lines += ["", f"Of {len(document['pass_at'])} answers drawn to each case; those above are the first:"]
-        lines += [f"{', '.join(told)}."]
-    for title, base in bases.items():
-        (low, high), difference = base["difference"]["ci95"], base["difference"]["difference"]
-        lines += ["", f"Against the {title}: {difference:+.1%} (95 % interval {low:+.1%} to {high:+.1%})."]
-    return lines
-
-
-def _chosen(generation: dict[str, Any]) -> str:
-    if generation["temperature"]:
-        return f"drawn at temperature {generation['temperature']:g}"
-    beams = generation.get("num_beams", 1)
-    return f"by beam search, {beams} beams" if beams > 1 else "greedy"
