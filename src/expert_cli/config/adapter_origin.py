@@ -187,10 +187,7 @@ def missing_adapter(run: RunConfig) -> list[str]:
 
 
 def require_alike(run: RunConfig) -> None:
-    """Raise InputError where the adapter to train on from is not to be had, or is of another form than the run's.
-
-    What its own files tell is compared; whether the tensors fit is seen when they meet the model.
-    """
+    """Raise InputError where the adapter to train on from is not there, or is of another form than the run's."""
     if missing := missing_adapter(run):
         raise InputError(missing[0], "correct the path in the manifest, or give another: --from ADAPTER")
     origin = init_origin(run)
@@ -220,11 +217,7 @@ def require_alike(run: RunConfig) -> None:
 
 
 def require_same_base(origin: AdapterOrigin, name: str, sha256: str, template: str) -> None:
-    """Raise InputError where an adapter was trained on another base model or with another prompt template than these.
-
-    name, sha256: of the base model. template: the fingerprint. What nothing tells (an adapter of another program) is not
-    compared.
-    """
+    """Raise InputError where an adapter tells of another base model or prompt template than these."""
     origin.require_base(name, sha256)
     if not origin.fits_template(template):
         told = f"{origin.adapter} was trained with the prompt template {origin.template}, this run has {template}"

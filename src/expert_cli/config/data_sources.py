@@ -338,10 +338,7 @@ def split_of(word: str) -> str:
 
 
 def named_split(part: str) -> str:
-    """Return the split that a file's or folder's name has as a word of its own ("sql-train-00000-of-00002"), the first of two.
-
-    "" where it has none.
-    """
+    """Return the split whose word stands in a file's or folder's name ("sql-train-00000-of-00002"), "" for none."""
     return next((_SPLIT_OF[word] for word in re.split(r"[-._ 0-9]+", part.lower()) if word in _SPLIT_OF), "")
 
 

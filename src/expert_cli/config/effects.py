@@ -73,9 +73,7 @@ def defaults(decided: Decided) -> list[Effect]:
 
 
 def leaves(value: Any, path: Path_ = ()) -> Iterator[tuple[Path_, Any]]:
-    """Yield every key that holds no further keys; so count a list, but for those of base models and adapters, and a JSON
-    Schema.
-    """
+    """Yield every key that holds no further keys; a list or a JSON Schema is one, base models are not."""
     opens_list = path and path[-1] in ("base_models", "adapters") and isinstance(value, list)
     if isinstance(value, dict) and value and path != JSON_SCHEMA:
         for key, member in value.items():

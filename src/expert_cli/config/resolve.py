@@ -58,10 +58,7 @@ class Overrides:
 
 
 def choose_base(loaded: LoadedManifest, wanted: str | None) -> tuple[Base, int | None]:
-    """Return the base model and its index in the manifest; None as index for a model that the manifest does not list.
-
-    Alias and full name go before the last part of a name. Raises InputError for a name that fits several, or none at all.
-    """
+    """Return the base model of an alias, a name or its last part, and its index, None: it is not listed."""
     if wanted is None:
         return _base(loaded, 0), 0
     bases, named = loaded.manifest.bases, wanted.lower()

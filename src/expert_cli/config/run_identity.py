@@ -109,10 +109,7 @@ def code_sha256() -> str:
 
 
 def require_same(path: Path, now: Mapping[str, Any], report: Reporter) -> None:
-    """Compare with the identity that a run.json recorded; programs that have changed are named.
-
-    Raises IntegrityError naming every difference, InputError if the file is no run.json of this tool.
-    """
+    """Raise IntegrityError naming every difference from a recorded identity; programs that have changed are told."""
     before = part(read_json(path), "identity")
     if not before:
         raise InputError(f"--locked {path}: is not a run.json of expert-cli", "name run.json of a run directory")
@@ -132,10 +129,7 @@ def require_keys(drift: Collection[str], now: Mapping[str, Any]) -> None:
 def require_goes_on(
     checkpoint: Path, before: Mapping[str, Any], now: Mapping[str, Any], drift: Collection[str], report: Reporter
 ) -> None:
-    """Compare with the run that wrote a checkpoint; programs that have changed are named. drift: keys that may differ.
-
-    Raises IntegrityError naming what differs, InputError for a key in `drift` that does not exist.
-    """
+    """Raise IntegrityError naming what differs from the run of a checkpoint, beside `drift`."""
     require_keys(set(drift) - set(_flat(before)), now)
     if changed := _changed(before, now, drift):
         names = " ".join(f'--allow-drift "{line.split(": ")[0]}"' for line in changed)

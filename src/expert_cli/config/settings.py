@@ -54,10 +54,7 @@ class Settings(Generic[Block]):
         return self.put(key, self[key])
 
     def put(self, key: str, value: Any, effect: str = "", reason: str = "") -> Any:
-        """Return what a key was decided to, and note its effect; with a reason, that this is not what was written.
-
-        effect: where it is another one than the declared one, since other keys or the machine have a say.
-        """
+        """Return what a key was decided to, and note its effect; with a reason, that it is not as written."""
         effect = effect or declared(type(self.written), key).effect_of(value, self)
         self.outcomes[(key,)] = adjusted(effect, reason) if reason else applied(effect)
         self._decided[key] = value
@@ -149,9 +146,6 @@ def read_chat_template(path: Path) -> str:
 
 
 def place_of(written: str, folders: Sequence[Path]) -> Path:
-    """Return a path, absolute: in the first of `folders` that has it, in the first of all where none does.
-
-    Backslashes part folders on every system.
-    """
+    """Return a path, absolute, in the first of `folders` that has it, else in the first. Backslashes part it."""
     places = [(folder / written.replace("\\", "/")).absolute() for folder in folders]
     return next((place for place in places if place.exists()), places[0])

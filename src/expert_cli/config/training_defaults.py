@@ -239,10 +239,7 @@ METHOD = "rft"
 
 
 def rft(keys: Settings[Rft], method: str, folders: Sequence[Path]) -> RftConfig | None:
-    """Return how a run learns from answers that were run; None where its method is another one.
-
-    folders: where prompts and cases are looked for, as `place_of` does.
-    """
+    """Return how a run learns from answers that were run; None where its method is another one."""
     if method != METHOD:
         keys.leave(f"method is {method}", *Rft.model_fields)
         return None
@@ -292,10 +289,7 @@ def unknown_grammar(written: Decoding) -> str:
 
 
 def schema_fault(schema: Mapping[str, Any]) -> str:
-    """Return why an object is no JSON Schema, "" where it is one, or where the package that knows is not installed.
-
-    Nothing is fetched for it.
-    """
+    """Return why an object is no JSON Schema, "" where it is one, or where the package that knows is not installed."""
     if find_spec("jsonschema_rs") is None:
         return ""
     import jsonschema_rs

@@ -151,10 +151,7 @@ class Console(Reporter):
 
     @contextmanager
     def live(self) -> Iterator[Callable[[str, str, list[list[str]]], None]]:
-        """Yield a function of (words, figures, table): a terminal shows words and table in place of those before.
-
-        Elsewhere each call is one line of words and figures.
-        """
+        """Yield a function of (words, figures, table): a terminal shows words and table in place, others a line."""
         if self.quiet or not self._err.is_terminal:
             yield lambda words, figures, _: self.info(f"{words}  {figures}".rstrip())
             return

@@ -54,10 +54,7 @@ class DatasetEntry:
 def find_datasets(
     experts: Path, hub: Path, arrow: Path, report: Reporter, current_key: CurrentKey
 ) -> Iterator[DatasetEntry]:
-    """Yield all data sets; `experts` holds a folder an expert, or is one expert's folder; it need not exist.
-
-    A manifest that does not load is a warning. Raises OSError for a place that may not be read.
-    """
+    """Yield all data sets; `experts` holds a folder an expert, or is one. A broken manifest is a warning."""
     named: dict[tuple[SourceKind, str], set[str]] = defaultdict(set)
     stores: dict[Path, list[StoreUser]] = defaultdict(list)
     for manifest in sorted([*experts.glob("manifest.json"), *experts.glob("*/manifest.json")]):

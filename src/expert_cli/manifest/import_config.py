@@ -69,10 +69,7 @@ class NotCarried:
 
 @dataclass(frozen=True)
 class Imported:
-    """A manifest made of a configuration; what is not carried over stands in it as a comment.
-
-    carried: the keys that it has, by their names there, and by their names here.
-    """
+    """A manifest made of a configuration; carried: the keys that it has, their names there -> here."""
 
     program: str
     manifest: Mapping[str, Any]
@@ -86,10 +83,7 @@ class Imported:
 
 
 def import_config(file: Path, home: Path) -> Imported:
-    """Return what a YAML file of axolotl or TRL becomes as the manifest of the expert in `home`.
-
-    Raises InputError: the file cannot be read, or names no base model or no rows.
-    """
+    """Return what a YAML file of axolotl or TRL becomes as the manifest of the expert in `home`. Raises InputError."""
     told = _read(file)
     model = next((key for key in _MODEL if told.get(key)), "")
     if not model:

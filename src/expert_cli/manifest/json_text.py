@@ -76,10 +76,7 @@ def read_json_text(path: Path) -> JsonText:
 
 
 def parse_json_text(text: str, path: Path) -> JsonText:
-    """Parse JSON text; `path` only names it in faults.
-
-    Raises ManifestError: not JSON, nested too deeply, a key twice, no finite number, half of a surrogate pair.
-    """
+    """Parse JSON text; `path` only names it in faults. Raises ManifestError, also for a key twice."""
     too_deep = f"brackets nested more than {MAX_DEPTH} deep"
     try:
         value = json.loads(text, parse_int=lambda digits: int(digits) if len(digits) < 300 else math.inf)

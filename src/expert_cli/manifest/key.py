@@ -77,10 +77,7 @@ class Key:
 
 
 def key(default: Any, effect: str | Mapping[Any, str] | Callable[[Any], str], *, off: str = "", why: str = "") -> Any:
-    """Return the field of a key that may be left out; not written, its value is None and `default` stands for it.
-
-    A default has its reason: `why`. A key without one may have it too: where it is not written, other keys decide.
-    """
+    """Return the field of a key that may be left out; None then, and `default` stands for it, by the reason `why`."""
     return Field(default=None, json_schema_extra=Key(default, effect, off, why))
 
 

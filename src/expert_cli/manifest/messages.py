@@ -73,10 +73,7 @@ def parts_of(annotation: Any) -> list[Any]:
 
 
 def member_types(types_: Sequence[Any], part: str | int) -> list[Any]:
-    """Return the types that the schema gives a key, or a member of a list, of a value that has one of `types_`.
-
-    None for one that a block does not know, and inside free-form data.
-    """
+    """Return the types that the schema gives a key, or a member of a list, of a value that has one of `types_`."""
     found: list[Any] = []
     for candidate in types_:
         if isinstance(candidate, type) and issubclass(candidate, BaseModel) and part in candidate.model_fields:

@@ -58,10 +58,7 @@ def load_manifest(path: Path, settings: tuple[str, ...] = ()) -> LoadedManifest:
 
 
 def _override(text: JsonText, setting: str) -> None:
-    """Put one `--set` value into the parsed manifest.
-
-    Raises InputError for a malformed setting, an unknown key or a value that it cannot take.
-    """
+    """Put one `--set` value into the parsed manifest. Raises InputError."""
     key, equals, written = setting.partition("=")
     prefix, _, name = key.strip().rpartition(".")
     prefix = prefix or "training.config"

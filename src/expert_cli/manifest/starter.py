@@ -16,10 +16,7 @@ NAME = "NEW_EXPERT"
 
 
 def write_starter(home: Path, name: str, kind: StarterKind) -> dict[str, Path]:
-    """Make the folder of a new expert for answers of a kind: its manifest, rows and cases, and what the cases name.
-
-    Returns the paths by what they are: manifest, rows, cases. Raises OSError.
-    """
+    """Make the folder of a new expert for answers of a kind; return the paths of manifest, rows and cases."""
     shutil.copytree(Path(__file__).with_name("starters") / kind, home, dirs_exist_ok=True)
     manifest = home / "manifest.json"
     write_text(manifest, manifest.read_text(encoding="utf-8").replace(NAME, name))

@@ -33,11 +33,7 @@ TEXTS = 200
 
 
 def choose(plan: Plan, report: Reporter, options: RunOptions) -> list[EvalCase]:
-    """Return `evaluation.sample_answers` of the expert's cases, drawn by the run's seed.
-
-    Cases that cannot be judged here (a package is missing, a case is at fault or not allowed) are told, and not asked: they end
-    no training.
-    """
+    """Return cases to ask before and after training, drawn by the seed; none where some cannot be judged here."""
     from expert_cli.evaluation.evaluate import check_gradable, drawn_cases
 
     try:
@@ -104,10 +100,7 @@ def measure(
 
 
 def missed(document: Mapping[str, Any], max_forget: float | None) -> str:
-    """Return in words that a run forgot more than `max_forget`; "" where it did not, or any amount is allowed.
-
-    By the mean, as the gates of `evaluate` go: by an end of the interval, fewer texts would let more pass.
-    """
+    """Return in words that a run forgot more on average than `max_forget`; "" where it did not."""
     if max_forget is None:
         return ""
     rose = number(document, "forgetting", "difference")

@@ -141,10 +141,7 @@ def explain(run: RunConfig, inputs: DataInputs) -> StoreExplanation:
 
 @dataclass(frozen=True)
 class StoreReport:
-    """What `pretokenize` tells of one store.
-
-    packing: what the run's length and packing make of it. shown: its first documents, where they are asked for.
-    """
+    """What `pretokenize` tells of one store; shown: its first documents, where they are asked for."""
 
     expert: str
     store: TokenStore
@@ -181,10 +178,7 @@ class StoreReport:
 
 
 def describe(run: RunConfig, store: TokenStore, documents: Documents | None = None) -> StoreReport:
-    """Measure what the run's length and packing make of a store, and what other lengths would.
-
-    documents: those that it trains, where they are open: the store's folder may be gone since.
-    """
+    """Measure what row lengths make of a store. documents: those that train, where its folder may be gone."""
     documents = store.training() if documents is None else documents
     present = run.data.max_seq_length
     packs = packed(documents, run)
@@ -266,10 +260,7 @@ def shown_documents(run: RunConfig, store: TokenStore, inputs: DataInputs, count
 
 
 def token_texts(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
-    """Return the text of each token, which together are the document's; of a character in several tokens the last has it.
-
-    A token is decoded with those before it, since a first one may lose its blank.
-    """
+    """Return the text of each token behind those before it; of a character in several tokens the last one has it."""
     texts: list[str] = []
     begin = read = 0
     for stop in range(1, len(ids) + 1):

@@ -56,11 +56,7 @@ Document = Mapping[str, Any]
 
 
 def train_in_rounds(work: Work, train_one: Callable[[Work], RunResult]) -> RunResult:
-    """Train, then draw answers, run them and train on the right ones, round by round; leave a run directory of the best.
-
-    train_one: makes one training in a folder that this job owns. Raises what training and judging raise; InputError:
-    prompts that an evaluation asks, too; several processes.
-    """
+    """Train, then draw answers, run them and train on the right ones, by rounds; leave a run of the best."""
     plan, report, options, processes = work.plan, work.report, work.options, work.job.num_processes
     started, run, settings, paths = time.monotonic(), plan.run, plan.run.rft, RunPaths(plan.run.output)
     if settings is None or processes > 1:
@@ -116,10 +112,7 @@ def _training(run: RunConfig, settings: RftConfig, rows: Path, last: Path) -> Ru
 def read_prompts(
     plan: Plan, settings: RftConfig, allowed: Permissions, report: Reporter
 ) -> tuple[Cases, Cases, dict[str, Any]]:
-    """Return the prompts that answers are drawn to, those held back, and how they were parted, before any model is loaded.
-
-    Raises InputError: prompts at fault, or that an evaluation asks, too; EnvironmentProblem: a judge is missing.
-    """
+    """Return the prompts to draw answers to, those held back, and how they were parted; all can be judged."""
     shown, (*sides, held) = plan.run.data.schema_prompt, parted(settings, plan.run.seed)
     sampled, held_back = (shown_databases(side, shown) for side in sides)
     every = [*sampled, *held_back]
@@ -188,10 +181,7 @@ def row_of(case: EvalCase, answer: str, template: Template) -> dict[str, str]:
 def select(
     cases: Cases, drawn: Document, settings: RftConfig, grammar: Grammar | None, report: Reporter
 ) -> tuple[list[tuple[EvalCase, str, int | str]], dict[str, Any], str]:
-    """Choose what is trained of answers that were drawn: the first right ones that differ in more than form, and expected ones.
-
-    Return them, each with its sample, what the answers came to, and why that is nothing to learn from, or "".
-    """
+    """Return the answers to train, each with its sample, what all came to, and why there are none, or ""."""
 
     def form(case: EvalCase, answer: str) -> str:
         return same_as(case.answered(answer).extracted or "", grammar)

@@ -58,10 +58,7 @@ class Work:
 
 
 def begin_run(work: Work) -> None:
-    """Make the output folder, and let the run's status and log begin.
-
-    A folder that holds something is refused, moved aside with `overwrite`, kept to be gone on with.
-    """
+    """Make the output folder, and let status and log begin; a run that lies there is moved aside, or gone on with."""
     output, options = work.plan.run.output, work.options
     paths = RunPaths(output)
     require_free(output, overwrite=options.overwrite or bool(options.resume))
@@ -93,10 +90,7 @@ def identity_of(work: Work, inputs: DataInputs, trusted: str = "", more_files: S
 def write_run_json(
     work: Work, inputs: DataInputs, what: Mapping[str, Any], *, resumed_from: str, more: Mapping[str, Any]
 ) -> None:
-    """Write what the run is; one that goes on keeps its start and adds where it went on. what: its identity.
-
-    resumed_from: "" for a run that begins. more: what else is known of it.
-    """
+    """Write what the run is: its identity and `more`; one that goes on keeps its start and adds where."""
     plan = work.plan
     file = RunPaths(plan.run.output).run_json
     files = [str(path) for path in inputs.located.files()]

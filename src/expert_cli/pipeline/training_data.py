@@ -71,10 +71,7 @@ def training_data(store: TokenStore, inputs: DataInputs, run: RunConfig, report:
 
 
 def validation_sets(counts: Sequence[int], sources: Sequence[SourceSpec]) -> Mapping[str, range]:
-    """Return which validation documents are of which task; {} where they are of one, or the store does not tell.
-
-    counts: the documents of each source, in order, as stats.json has them; stores of other programs have none.
-    """
+    """Return which validation documents are of which task, by the documents of each source; {}: unknown."""
     sets: dict[str, range] = {}
     start = 0
     for count, spec in zip(counts, sources, strict=False):

@@ -126,10 +126,7 @@ def lives(facts: Mapping[str, Any]) -> bool:
 
 
 def birth(pid: int) -> float:
-    """Return when a process began, as a figure that stays the same when the clock is set: on Linux ticks since boot.
-
-    psutil counts there from a boot time that moves with the clock. Raises OSError, psutil.Error: no such process.
-    """
+    """Return when a process began, on Linux in ticks since boot, which no change of the clock moves."""
     if platform.system() == "Linux":
         return float(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[19])
     return float(psutil.Process(pid).create_time())

@@ -124,10 +124,7 @@ def items(value: Any, *keys: str) -> list[Any]:
 
 
 def sample_shares(document: Mapping[str, Any]) -> list[tuple[str, float, tuple[float, float]]]:
-    """Return what an evaluation's document says of several answers to each case: name, share, 95 % interval; [] for none.
-
-    Of pass@k those of one, two, four ... and of all tries; then those of the expert without its grammar.
-    """
+    """Return name, share and 95 % interval of each pass@k (1, 2, 4 ... all) and majority in a document."""
     rows = []
     free = base_title(WITHOUT_GRAMMAR, {})
     for told, whose in ((document, ""), (part(document, WITHOUT_GRAMMAR), f", {free}")):

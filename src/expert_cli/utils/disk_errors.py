@@ -58,10 +58,7 @@ def disk_problem(
 def disk_errors(
     failed: str = "", elsewhere: str = "give another folder", unfinished: Path | None = None
 ) -> Iterator[None]:
-    """Raise what `disk_problem` makes of an error in the block, other errors as they are.
-
-    unfinished: what was being written; it goes where the disk is full, and stays where something else is in the way.
-    """
+    """Raise what `disk_problem` makes of an error; `unfinished`, being written, goes where the disk is full."""
     try:
         yield
     except Exception as error:

@@ -235,20 +235,14 @@ def facts_of(paths: Iterable[Path]) -> dict[Path, os.stat_result]:
 
 @dataclass(frozen=True)
 class VerifiedFolder:
-    """A folder and the record of its files: {name: {"bytes", "sha256"}}, "/" between the parts of a name.
-
-    A file whose entry has "mtime_ns" too, the time of its last change, is not hashed while that is the same.
-    """
+    """A folder and its files: {name: {bytes, sha256}}; with mtime_ns an unchanged one is not hashed again."""
 
     path: Path
     files: Mapping[str, Mapping[str, Any]]
 
     @classmethod
     def measured(cls, path: Path, *, leave_out: Collection[str] = (), times: bool = False) -> VerifiedFolder:
-        """Return a folder with its files as they are, made durable; hidden ones are no part of it.
-
-        leave_out: names that are no part of it. times: with "mtime_ns".
-        """
+        """Return a folder with its files as they are, made durable; hidden ones and `leave_out` are no part of it."""
         files = {file.relative_to(path).as_posix(): file for file in sorted(path.rglob("[!.]*")) if file.is_file()}
         files = {name: file for name, file in files.items() if name not in leave_out}
         # Hashing takes as long as syncing, and neither needs the interpreter.
@@ -258,10 +252,7 @@ class VerifiedFolder:
             return cls(path, dict(zip(files, entries, strict=True)))
 
     def damage(self, sha256: Callable[[Path], str] | None = sha256_of) -> str:
-        """Return which file is not as it was recorded, and how; "" if there is none.
-
-        sha256: hashes a file; None = names and sizes are enough. Raises KeyError, TypeError: the record is of another form.
-        """
+        """Return which file is not as it was recorded, and how; "": none. sha256: None = sizes are enough."""
         damage = next(filter(None, (self._fault(name, None) for name in self.files)), "")
         if damage or sha256 is None:
             return damage

@@ -39,10 +39,7 @@ OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 
 
 def forbidden_by(*, asked: bool) -> str:
-    """Return what forbids the network, by name and with its value, for an error to tell; "" where nothing does.
-
-    asked: whether the option was given. The hub client reads its variables once, when it is imported: its answer counts.
-    """
+    """Return what forbids the network, as the hub client read it at its import; "" where nothing does."""
     from huggingface_hub import constants
 
     reasons = ["--offline is given"] if asked else []

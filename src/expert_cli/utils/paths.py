@@ -50,10 +50,7 @@ def folder_name(expert: str) -> str:
 
 
 def store_folder(root: Path, expert: str, written: str = "") -> Path:
-    """Return the folder of an expert's token stores, above their keys; `written`: the manifest's `pretokenized_cache`.
-
-    Of stores at a URL it is a folder of this machine's cache, where they are built and copies of them lie.
-    """
+    """Return the folder of an expert's token stores; of stores at a URL one in this machine's cache."""
     if is_url(written):
         return stores_of_url(written)
     written = without_file_scheme(written)

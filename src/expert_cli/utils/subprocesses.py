@@ -110,10 +110,7 @@ class LineProcess:
                 self._stdin.close()
 
     def receive(self, limit_s: float, max_memory_bytes: int | None = None) -> bytes:
-        """Return the next line, b"" at the end.
-
-        Raises TimeoutError, MemoryError (it and its children hold more than that), CancelledError (see `cancel_with`).
-        """
+        """Return the next line, b"" at the end. Raises TimeoutError, MemoryError, or CancelledError."""
         end = time.monotonic() + limit_s
         cancel: threading.Event | None = getattr(_THIS_THREAD, "cancel", None)
         while True:

@@ -74,10 +74,7 @@ class AdapterKeys(Strict):
 
 @dataclass(frozen=True)
 class AdapterConfig:
-    """What is trained on top of the base model. init_adapter: the folder it starts from, None for fresh tensors.
-
-    trainable_token_indices: "auto", "never", or tokens.
-    """
+    """What is trained on top of the base model. init_adapter: the folder it starts from; None: fresh."""
 
     type: AdapterType
     rank: int

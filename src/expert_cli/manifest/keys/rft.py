@@ -99,10 +99,7 @@ class Rft(_WithFrom):
 
 @dataclass(frozen=True)
 class RftConfig:
-    """How answers that were run are learned from. prompts: absolute. limit: None = all of them.
-
-    held_back: the share of the prompts that judges the rounds; 0 where the cases of `held_back_cases` (absolute) do.
-    """
+    """How answers that were run are learned from. held_back: the share that judges; 0 where `held_back_cases` do."""
 
     prompts: Path
     rounds: int
