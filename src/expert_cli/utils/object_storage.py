@@ -188,15 +188,11 @@ def _problem(error: Exception, url: str, doing: str) -> ExpertError | None:
     scheme, told = url.partition("://")[0], _shown(f"{url}: cannot {doing}: {str(error) or type(error).__name__}")
     if isinstance(error, ImportError):
         return EnvironmentProblem(told, f'pip install "expert-cli[{EXTRAS.get(scheme, scheme)}]"')
-    if str(error).startswith("Protocol not known"):
-        return InputError(told, f"read are {', '.join(EXTRAS)} and what fsspec knows")
-    if isinstance(error, FileNotFoundError):
+    if isinstance(error, FileNotFoundError) or str(error).startswith("Protocol not known"):
         return InputError(told, "See that the URL is right, and that it is still there.")
     if type(error).__name__ == "FileExpired":
         return _replaced(url)
-    if isinstance(error, PermissionError) or "Credentials" in type(error).__name__:
-        keys = KEYS.get(scheme, "as its file system of fsspec takes it")
-        return EnvironmentProblem(told, f"give a key that may {doing} it: {keys}")
     if isinstance(error, OSError) or type(error).__module__.partition(".")[0] in _LIBRARIES:
-        return EnvironmentProblem(told, "see that the storage can be reached, and try again: what is there is used")
+        keys = KEYS.get(scheme, "as its file system of fsspec takes it")
+        return EnvironmentProblem(told, f"see that it can be reached, and give a key that may {doing} it: {keys}")
     return None
