@@ -93,11 +93,6 @@ class SchemaPromptConfig:
         """Return the file of a database."""
         return Path(self.databases.replace(f"{{{self.database_column}}}", name))
 
-    def name_of(self, file: Path) -> str:
-        """Return what a row's column says for a file; "" where it is none that rows may name."""
-        names = (file.stem, file.name, file.parent.name) if self.databases else ()
-        return next((name for name in names if self.file_named(name).resolve() == file.resolve()), "")
-
     def files(self) -> list[Path]:
         """Return the files that rows may name, in order."""
         parts = Path(self.databases).parts
