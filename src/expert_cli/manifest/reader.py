@@ -97,17 +97,10 @@ def _set_aside(manifest: dict[str, Any], name: str) -> None:
                 config.pop(key, None)
 
 
-_PLACES: dict[str, type[BaseModel]] = {
-    "training.config": TrainingConfig,
-    "base_models[i]": Base,
-    "training.dataset": Dataset,
-}
+Blocks = dict[str, type[BaseModel]]
+_PLACES: Blocks = {"training.config": TrainingConfig, "base_models[i]": Base, "training.dataset": Dataset}
 """Blocks whose keys decide something, by where they stand."""
-_SETTABLE: dict[str, type[BaseModel]] = {
-    "training.config": TrainingConfig,
-    "training.rft": Rft,
-    "evaluation": EvaluationBlock,
-}
+_SETTABLE: Blocks = {"training.config": TrainingConfig, "training.rft": Rft, "evaluation": EvaluationBlock}
 """Blocks whose keys `--set` takes."""
 
 

@@ -93,11 +93,7 @@ class Base(Strict):
     """Short name for `--base-model`."""
     sha256: str | None = key(None, "the weights file is verified against it")
     """Hash of the weights file; verified when it is a hash."""
-    quantization: Quantization | None = key(
-        "int4",
-        "how the base weights are held in memory",
-        why="a quarter of the memory, so that a larger model fits a GPU",
-    )
+    quantization: Quantization | None = key("int4", "how base weights are held", why="a quarter of the memory")
     """How the base weights are held in memory; int4 is NF4."""
     rope_scaling: str | dict[str, Any] | None = key(None, "passed to the model's configuration")
     """Position scaling, where it is a form that transformers knows; otherwise information."""

@@ -22,9 +22,7 @@ class TrainingConfig(LogSaveEvalKeys, ComputeKeys, LoaderKeys, OptimKeys, Adapte
 
     pretokenized_cache: Text | None = key(None, "token stores lie in {}")
     """Folder of the token store, relative to the project root; or a URL (`s3://`, `gs://`) from which it is read."""
-    system_prompt: Text | None = key(
-        None, "the system message of every prompt; rows of whole documents stay as they are"
-    )
+    system_prompt: Text | None = key(None, "the system message of every prompt; whole documents stay as they are")
     """System message of every prompt, in training and after it."""
     chat_template_path: Text | None = key(
         None,
@@ -39,20 +37,11 @@ class TrainingConfig(LogSaveEvalKeys, ComputeKeys, LoaderKeys, OptimKeys, Adapte
     )
     """What the chat template is given beside messages, in rows and prompts: `{"enable_thinking": true}`; a row's column of this
     name goes before it."""
-    seed: Seed | None = key(
-        42, "seed {} for data order, adapter and dropout", why="the same manifest gives the same adapter again"
-    )
+    seed: Seed | None = key(42, "seed {} for data order, adapter and dropout", why="one manifest gives one adapter")
     """Seed of everything random."""
-    completion_only_loss: bool | None = key(
-        True,
-        "only answers are trained",
-        off="prompts are trained too",
-        why="an expert answers; it need not write questions",
-    )
+    completion_only_loss: bool | None = key(True, "answers are trained", off="prompts are too", why="an expert answers")
     """Train the answers only, or prompt and answer."""
     use_unsloth: bool | None = unused("the training step here is the tool's own; it needs no patched model")
     """Not used here."""
-    memory_clear_every: NotNegative | None = unused(
-        "the allocator reuses freed memory by itself; clearing it in the loop only costs time"
-    )
+    memory_clear_every: NotNegative | None = unused("the allocator reuses freed memory by itself; clearing costs time")
     """Not used here."""

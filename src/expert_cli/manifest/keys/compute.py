@@ -17,10 +17,7 @@ ATTENTION: dict[Attention, str] = {
     "eager": "attention with a mask of tokens x tokens",
     "rows": "each document is a row of its own, padded to the longest of its batch",
 }
-CHECKPOINTING: dict[Checkpointing, str] = {
-    "off": "activations are kept, none recomputed",
-    "all": "every layer is recomputed in the backward pass",
-}
+CHECKPOINTING: dict[Checkpointing, str] = {"off": "activations are kept", "all": "every layer is recomputed"}
 WITHOUT_GRAPHS: dict[Mode, Mode] = {"reduce-overhead": "default", "max-autotune": "max-autotune-no-cudagraphs"}
 """Modes that record CUDA graphs, and the same without: gradient accumulation overwrites what a graph returned."""
 _FUSED = {
@@ -50,16 +47,9 @@ class ComputeKeys(Strict):
     bf16: bool | None = key(None, "trains in {}", why="what this machine does well; fp32's range at half its memory")
     """Train in bfloat16, or where the machine has none, in fp16 on a GPU and in fp32 on a CPU: emulated, a step takes 20 times
     as long. Neither written: what the machine does well; both false: fp32."""
-    use_tf32: bool | None = key(
-        False,
-        "matrix products and cuDNN may use TF32",
-        off="TF32 stays off",
-        why="in bf16 hardly a product is left that it could speed up",
-    )
+    use_tf32: bool | None = key(False, "products may use TF32", off="TF32 stays off", why="bf16 leaves little to it")
     """TF32 in fp32 matrix products, where the GPU has it."""
-    use_sdpa: bool | None = key(
-        True, ATTENTION, why="PyTorch has it for every device; it needs no scores of tokens x tokens in memory"
-    )
+    use_sdpa: bool | None = key(True, ATTENTION, why="every device has it; it keeps no scores of tokens x tokens")
     """PyTorch's fused attention."""
     flash_attention_2: bool | None = key(False, ATTENTION, why="`use_sdpa` has it")
     """FlashAttention, which is part of PyTorch: on NVIDIA's GPUs from Ampere on; part of `use_sdpa`."""
@@ -67,9 +57,7 @@ class ComputeKeys(Strict):
     """Attention that keeps no full score matrix; part of `use_sdpa`."""
     pad_documents: bool | None = key(None, ATTENTION["rows"], off="documents share rows where packing has it so")
     """A row for each document of a pack, padded to the longest of its batch: to compare with."""
-    gradient_checkpointing: bool | Literal["selective"] | None = key(
-        False, CHECKPOINTING, why="it costs a third of the speed; `on_oom` makes room first"
-    )
+    gradient_checkpointing: bool | Literal["selective"] | None = key(False, CHECKPOINTING, why="it is a third slower")
     """Recompute activations in the backward pass; "selective" is read as true. With dropout in the adapter, a step in a CUDA
     graph is recorded without recomputation where that fits."""
     gradient_checkpointing_kwargs: dict[str, bool] | None = key(None, "use_reentrant: true", off="use_reentrant: false")
@@ -85,9 +73,7 @@ class ComputeKeys(Strict):
     """Compile every decoder layer."""
     torch_compile_backend: Text | None = key("inductor", "compiler back end", why="PyTorch's own")
     """Compiler back end."""
-    torch_compile_mode: Mode | None = key(
-        "default", "what the compiler optimizes for", why="the others compile longer and record CUDA graphs"
-    )
+    torch_compile_mode: Mode | None = key("default", "what the compiler optimizes for", why="others compile longer")
     """What the compiler optimizes for."""
     use_cuda_graphs: bool | None = key(
         True,
@@ -103,18 +89,12 @@ class ComputeKeys(Strict):
     )
     """Steps before the recording; none are needed: the first micro-batch is computed with the graph and without it, and the
     two are compared."""
-    fused_kernels: Literal["auto", "off"] | None = key(
-        "auto", _FUSED, why="the same numbers to rounding, sooner and in less memory"
-    )
+    fused_kernels: Literal["auto", "off"] | None = key("auto", _FUSED, why="the same to rounding, faster, in less room")
     """On a GPU norms, rotary embeddings and activations by Liger's kernels, where they are installed; plain LoRA in one step
     with its layer; norms of DoRA once a step; logits in chunks. off: none of it, to compare with."""
-    dequantized_copy: Literal["auto", "always", "never"] | None = key(
-        "auto", _COPIES, why="a step need not unpack the weights again where there is room for them"
-    )
+    dequantized_copy: Literal["auto", "always", "never"] | None = key("auto", _COPIES, why="no step unpacks them again")
     """Unpack 4-bit weights once instead of at every step; auto: where memory allows."""
-    on_oom: Literal["fit", "error"] | None = key(
-        "fit", _ON_OOM, why="the run goes on, with the same rows in every optimizer step"
-    )
+    on_oom: Literal["fit", "error"] | None = key("fit", _ON_OOM, why="the run goes on with the same rows in every step")
     """Fit a step to the GPU's memory, at the same effective batch. What gives way, in this order: the micro-batch is halved and
     the accumulation doubled, activations are recomputed, the unpacked copy of 4-bit weights is given back. Where a measurement
     says that the GPU would be faster, accumulated micro-steps are merged into larger ones. error: a step that does not fit ends

@@ -116,9 +116,7 @@ class Dataset(Loose):
     hub id `id@revision::split::config`; or a list of these, read one after another."""
     format: Text | None = always(FORMAT)
     """Format of the data; read from the file itself."""
-    type: Literal["single", "multi_task"] | None = always(
-        informational("path or tasks says where the rows come from; this must agree with it")
-    )
+    type: Literal["single", "multi_task"] | None = always(informational("path or tasks decides; this must agree"))
     """multi_task: the rows come from `tasks`."""
     tasks: Annotated[dict[str, Task], Field(min_length=1, max_length=1000)] | None = None
     """The tasks of a multi_task data set, by name."""

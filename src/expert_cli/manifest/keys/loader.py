@@ -47,17 +47,13 @@ class LoaderKeys(Strict):
         why="the answer is what is learned: of the prompt both ends stay, and how many were cut is told",
     )
     """What becomes of a document longer than `max_seq_length`: truncate (the middle of its prompt), drop, split, error."""
-    group_by_length: bool | None = key(
-        False, _ALIKE, off="rows are shuffled", why="rows of one length are often alike otherwise, too"
-    )
+    group_by_length: bool | None = key(False, _ALIKE, off="rows are shuffled", why="rows of one length are often alike")
     """Batches of rows of similar length."""
     dataloader_num_workers: Annotated[int, Field(ge=0, le=1024)] | None = key(
         0, "{} processes prepare batches", why="tokenized rows are read in microseconds; a step never waits for them"
     )
     """Processes that prepare batches; 0 prepares them in the training process."""
-    dataloader_pin_memory: bool | None = key(
-        True, "page-locked batches", off="ordinary memory", why="the copy to the GPU runs beside the step"
-    )
+    dataloader_pin_memory: bool | None = key(True, "pinned batches", off="ordinary memory", why="copies overlap steps")
     """Page-locked batches for a faster copy to the GPU, where there is one."""
     dataloader_prefetch_factor: Positive | None = key(2, "batches prepared ahead by each worker", why="PyTorch's own")
     """Batches each worker prepares ahead."""

@@ -37,13 +37,9 @@ def is_eval_loss(metric: str) -> bool:
 class LogSaveEvalKeys(Strict):
     """What may be written of logs, checkpoints and evaluations."""
 
-    logging_steps: Positive | None = key(
-        10, "a log line every {} steps", why="often enough to see where the loss goes, rare enough to read"
-    )
+    logging_steps: Positive | None = key(10, "a log line every {} steps", why="enough to see where the loss goes")
     """Steps between two log lines."""
-    save_strategy: Strategy | None = key(
-        None, 'checkpoints: "{}"', why="by time (`save_every`): steps take from milliseconds to minutes"
-    )
+    save_strategy: Strategy | None = key(None, 'checkpoints: "{}"', why="by time (`save_every`): steps vary in time")
     """When checkpoints are written; by time (`save_every`) where it is not
     written. With `load_best_model_at_end` "steps" and "epoch" become the strategy of evaluation."""
     save_steps: Positive | None = key(500, "a checkpoint every {} steps", why="transformers' own")
@@ -59,9 +55,7 @@ class LogSaveEvalKeys(Strict):
     """Checkpoints that are kept, at least 2; null keeps all."""
     evaluation_strategy: Strategy | None = None
     """Old name of `eval_strategy`."""
-    eval_strategy: Strategy | None = key(
-        None, 'evaluation: "{}"', why="every row trains where nothing asks for an evaluation"
-    )
+    eval_strategy: Strategy | None = key(None, 'evaluation: "{}"', why="every row trains where nothing asks for one")
     """When the validation rows are evaluated; "no" where nothing asks for it."""
     eval_steps: Positive | None = key(None, "an evaluation every {} steps")
     """Steps between two evaluations; `save_steps` where it is not written."""
@@ -78,9 +72,7 @@ class LogSaveEvalKeys(Strict):
     """What "best" means; of several sets of validation rows one by its name, `eval_NAME_loss`."""
     greater_is_better: bool | None = key(None, "larger is better", off="smaller is better")
     """Whether a larger metric is better; of a loss it is not."""
-    early_stopping_patience: Positive | None = key(
-        None, "training stops after {} evaluations in a row that are no better"
-    )
+    early_stopping_patience: Positive | None = key(None, "it stops after {} evaluations in a row that are no better")
     """Stop after this many evaluations without a better one."""
     report_to: Literal["none"] | ReportTo | list[ReportTo] | None = key(
         None, lambda targets: f"metrics go to {', '.join(targets) or 'metrics.jsonl alone'}"

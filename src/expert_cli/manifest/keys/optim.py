@@ -43,11 +43,7 @@ def _optimizer(name: str) -> str:
 class OptimKeys(Strict):
     """What may be written of the length of training and of the optimizer."""
 
-    epochs: Epochs | None = key(
-        1.0,
-        "{:g} passes over the data",
-        why="no row is learned by heart; a few hundred rows need 3 or more (`init --from`)",
-    )
+    epochs: Epochs | None = key(1.0, "{:g} passes over the data", why="none is learned by heart; few rows need more")
     """Passes over the data, fractions allowed."""
     num_epochs: Epochs | None = None
     """Old name of `epochs`."""
@@ -74,30 +70,17 @@ class OptimKeys(Strict):
         why="a new adapter begins at 0, and its gradients begin small by themselves",
     )
     """Steps in which the learning rate rises from 0; 0 means "not set" beside a `warmup_ratio`."""
-    warmup_ratio: Share | None = key(
-        0.0, "the learning rate rises over {:.0%} of all steps", off="no warm-up", why="as `warmup_steps`"
-    )
+    warmup_ratio: Share | None = key(0.0, "warm-up over {:.0%} of all steps", off="no warm-up", why="as `warmup_steps`")
     """The same as a share of all steps; `warmup_steps` > 0 wins."""
-    weight_decay: NotNegativeNumber | None = key(
-        0.0,
-        "decoupled weight decay",
-        why="the adapter's low rank bounds it already; in one pass nothing is learned by heart",
-    )
+    weight_decay: NotNegativeNumber | None = key(0.0, "decoupled weight decay", why="a low rank bounds it already")
     """Decoupled weight decay."""
     max_grad_norm: NotNegativeNumber | None = key(
-        1.0,
-        "gradient clipping",
-        off="gradients are not clipped",
-        why="transformers' own: one odd batch cannot undo the training",
+        1.0, "gradients are clipped", off="no clipping", why="against odd rows"
     )
     """Gradients are scaled down to this norm (0: never)."""
-    batch_size: Positive | None = key(
-        1, _ROWS, why="a packed row holds many documents: 2048 tokens are a batch of 16 documents of 128 tokens"
-    )
+    batch_size: Positive | None = key(1, _ROWS, why="a packed row of 2048 tokens holds 16 documents of 128 tokens")
     """Rows a device and micro-step."""
-    gradient_accumulation_steps: Positive | None = key(
-        1, _ROWS, why="LoRA learns better by more steps than by larger ones"
-    )
+    gradient_accumulation_steps: Positive | None = key(1, _ROWS, why="LoRA learns more by more steps than larger ones")
     """Micro-steps an optimizer step."""
     optim: Literal[OPTIMIZERS] | None = key(  # type: ignore[valid-type]
         "adamw_torch_fused", _optimizer, why="the fastest one, exact, and an adapter's states are small"

@@ -32,11 +32,7 @@ class AdapterKeys(Strict):
     )
     """Supervised fine-tuning (`sft`); `rft` (rejection-sampling fine-tuning) adds rounds of drawing answers, running them and
     training on the right ones (`training.rft`)."""
-    adapter_type: AdapterType | None = key(
-        "lora",
-        "a {} adapter is trained",
-        why="every program that loads adapters knows it, and its steps are the fastest",
-    )
+    adapter_type: AdapterType | None = key("lora", "a {} adapter is trained", why="all programs load it; it is fastest")
     """Kind of adapter."""
     rank: Annotated[int, Field(gt=0, le=2**16)] | None = key(
         16,
@@ -44,19 +40,11 @@ class AdapterKeys(Strict):
         why="room for what some ten thousand rows teach, in 0.5 to 4 % of the model's weights",
     )
     """Rank of the adapter's matrices."""
-    alpha: PositiveNumber | None = key(
-        None, "scale of the adapter", why="twice the rank, so that the learning rate need not change with the rank"
-    )
+    alpha: PositiveNumber | None = key(None, "scale of the adapter", why="twice the rank keeps the learning rate right")
     """Scale of the adapter: alpha / rank (rslora: alpha / sqrt(rank)); twice the rank where it is not written."""
-    dropout: Share | None = key(
-        0.0,
-        "dropout inside the adapter",
-        why="a short training hardly overfits, and LoRA without it is computed in one step",
-    )
+    dropout: Share | None = key(0.0, "dropout inside the adapter", why="short trainings hardly overfit; it costs time")
     """Dropout on the adapter's input."""
-    target_modules: Modules | None = key(
-        "all-linear", "the layers that get an adapter", why="an adapter on attention alone learns less at the same size"
-    )
+    target_modules: Modules | None = key("all-linear", "layers with an adapter", why="attention alone learns less")
     """Names of the linear layers that get an adapter, or "all-linear"."""
     feedforward_modules: Annotated[list[Text], Field(min_length=1)] | None = unused("only IA3 has such layers")
     """Of IA3, which is not trained."""

@@ -35,9 +35,7 @@ class _Keys(Strict):
 
     prompts: Text | None = key(None, "answers are drawn to these prompts and run")
     """File of prompts in the form of [test cases](#test-cases), relative to the manifest, then to the project root."""
-    rounds: Annotated[int, Field(gt=0, le=100)] | None = key(
-        2, "{} rounds at most", why="the second shows whether more would gain; one without gain ends the run"
-    )
+    rounds: Annotated[int, Field(gt=0, le=100)] | None = key(2, "{} rounds at most", why="without gain the run ends")
     """Rounds at most."""
     samples: Annotated[int, Field(gt=0, le=1000)] | None = key(
         8,
@@ -56,9 +54,7 @@ class _Keys(Strict):
         why="prompts that are easy do not crowd out the others",
     )
     """Different right answers that are trained of each prompt, at most; those that were drawn first. 0: only expected ones."""
-    gold: Gold | None = key(
-        "failed", _GOLD, why="what the expert cannot answer yet is learned from the expected answer"
-    )
+    gold: Gold | None = key("failed", _GOLD, why="what the expert cannot answer is learned from the expected answer")
     """Which prompts are trained with their expected answer: those whose answers are all wrong (`failed`), all, none."""
     replay: Annotated[float, Field(ge=0, le=1)] | None = key(
         1.0,

@@ -28,31 +28,17 @@ class SchemaPromptKeys(Strict):
     style: SchemaStyle | None = key("compact", "tables are written in the style {}", why="the fewest tokens")
     """compact: `head(head_id int key, age int = 56)`, a line a table; joins: names in small letters, and joins and values as
     conditions on lines of their own, for small models to copy; create_table: CREATE TABLE statements."""
-    types: bool | None = key(
-        True,
-        "types of columns are shown",
-        off="types are not shown",
-        why="an answer compares a text other than a number",
-    )
+    types: bool | None = key(True, "types of columns are shown", off="no types", why="texts compare unlike numbers")
     """Show the types of columns; compact leaves out that of text."""
-    keys: bool | None = key(
-        True, "primary and foreign keys are shown", off="keys are not shown", why="joins go by them"
-    )
+    keys: bool | None = key(True, "primary and foreign keys are shown", off="no keys", why="joins go by them")
     """Show primary and foreign keys."""
     tables: Most | None = key(4, _at_most("tables"), why="few questions need more, and others distract a small model")
     """Most tables shown, those that fit the question best and those that join them; `"all"` shows all."""
     columns: Most | None = key(8, _at_most("columns of a table"), why="as of tables")
     """Most columns of a table shown, those that fit the question best; always its primary key and those of shown joins."""
-    values: NotNegative | None = key(
-        2,
-        "{} values of a column that match the question",
-        off="no values are matched",
-        why="the answer spells them as the database does",
-    )
+    values: NotNegative | None = key(2, "{} matching values a column", off="no values", why="answers must spell them")
     """Most values of a column shown that match the question's words; prompts then hold data of the database."""
-    examples: NotNegative | None = key(
-        0, "{} example values of a column", off="no example values", why="they cost tokens in every prompt"
-    )
+    examples: NotNegative | None = key(0, "{} example values of a column", off="no examples", why="they cost tokens")
     """Most frequent values of a column that are shown where fewer match the question."""
     gold_in_training: bool | None = key(
         True,
