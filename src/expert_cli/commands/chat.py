@@ -58,15 +58,8 @@ def chat(
     elif console.as_json:
         vote = talk.vote(prompt, input_, samples=samples) if samples else None
         expert = vote["votes"][0]["answer"] if vote else talk.ask(prompt, input_)
-        shown = talk.shown(prompt, input_)
-        console.document(
-            {
-                "prompt": prompt,
-                "input": shown,
-                "expert": expert,
-                **(vote or {"samples": None, "votes": None}),
-            }
-        )
+        document = {"prompt": prompt, "input": talk.shown(prompt, input_), "expert": expert}
+        console.document({**document, **(vote or {"samples": None, "votes": None})})
     else:
         _show(talk, console, prompt, input_, samples=samples)
 

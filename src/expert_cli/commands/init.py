@@ -143,9 +143,8 @@ def _of_rows(
 
     home.mkdir(parents=True)
     try:
-        found = write_manifest_of_rows(
-            home, source, machine, console, base_model=base_model, columns=named, offline=offline
-        )
+        asked: dict[str, Any] = {"base_model": base_model, "columns": named, "offline": offline}
+        found = write_manifest_of_rows(home, source, machine, console, **asked)
     except BaseException:
         shutil.rmtree(home, ignore_errors=True)
         raise

@@ -29,20 +29,14 @@ Dataset = Annotated[str | None, Option(help="This file, folder, URL or hub id in
 Validation = Annotated[str | None, Option(help="Evaluate on these rows instead.")]
 Device = Annotated[str, Option(help="auto, cpu or cuda; auto: what the manifest says.")]
 Seed = Annotated[int | None, Option(min=0, help="Seed of everything random.")]
-Settings = Annotated[
-    list[str] | None, Option("--set", metavar="training.config.KEY=VALUE", help="Change one setting; repeatable.")
-]
+Settings = Annotated[list[str] | None, Option("--set", metavar="training.config.KEY=VALUE", help="Change a setting.")]
 Stage = Annotated[Path | None, Option()]
 
 _FOLDER = Option("--adapter", help="A run directory, or the folder of an adapter or checkpoint.")
 AdapterFolder = Annotated[Path, _FOLDER]
 AdapterIfAny = Annotated[Path | None, _FOLDER]
-TrainedManifest = Annotated[
-    Path | None, Option("--manifest", "-m", help="Default: the manifest that the adapter was trained from.")
-]
-TrainedBase = Annotated[
-    str | None, Option("--base-model", help="Default: the base model that the adapter was trained on.")
-]
+TrainedManifest = Annotated[Path | None, Option("--manifest", "-m", help="Default: the one of the adapter's training.")]
+TrainedBase = Annotated[str | None, Option("--base-model", help="Default: the one of the adapter's training.")]
 MaxNewTokens = Annotated[int | None, Option(min=1)]
 AllowCommands = Annotated[bool, Option("--allow-commands")]
 WithoutWalls = Annotated[bool, Option("--without-walls")]

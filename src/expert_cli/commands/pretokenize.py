@@ -100,10 +100,8 @@ def _show(console: Console, found: StoreReport | StoreExplanation) -> None:
     speed = " in {seconds:.1f} s, {mb_per_s:.1f} MB/s, {encoder}".format(**row) if row["mb_per_s"] else ""
     console.text(f"{row['expert']}: {row['status']}{speed}")
     console.text("\n".join(f"  {name:9} {words}" for name, words in lines.items() if words))
-    sizes = [
-        [f"{value:.2%}" if name == "fill" else f"{value:,}" for name, value in size.items()]
-        for size in row["right_size"]
-    ]
+    forms = {"fill": "{:.2%}"}
+    sizes = [[forms.get(name, "{:,}").format(one) for name, one in size.items()] for size in row["right_size"]]
     best = row["recommended_max_seq_length"]
     title = f"  right size: {best:,} is the smallest here that cuts nothing, or under 0.1 % of the trained tokens"
     console.table(title, ["max_seq_length", "rows", "full", "documents cut", "tokens cut"], sizes)

@@ -69,10 +69,8 @@ def _answered(
     report: Reporter,
 ) -> Evaluated:
     """Let the adapter, or the server of it, answer; and the server of another model beside it, first."""
-    how: dict[str, Any] = {
-        "case_timeout_s": asked.case_timeout_s,
-        "allowed": Permissions(asked.allow_commands, asked.without_walls),
-    }
+    allowed = Permissions(asked.allow_commands, asked.without_walls)
+    how: dict[str, Any] = {"case_timeout_s": asked.case_timeout_s, "allowed": allowed}
     named = ((asked.endpoint, asked.model), (asked.baseline_endpoint, asked.baseline_model))
     beside = None
     with servers.key_of_environment() if any(url for url, _ in named) else nullcontext("") as key:

@@ -232,10 +232,8 @@ class ShownDocument:
 
     def runs(self) -> Iterator[tuple[str, list[str]]]:
         """Yield the tokens' texts in runs of one state: "trained", "not trained" or "left out"."""
-        states = [
-            "left out" if not k else "trained" if t else "not trained"
-            for t, k in zip(self.trained, self.kept, strict=True)
-        ]
+        both = zip(self.trained, self.kept, strict=True)
+        states = ["left out" if not kept else "trained" if trained else "not trained" for trained, kept in both]
         for state, run in groupby(zip(states, self.tokens, strict=True), lambda pair: pair[0]):
             yield state, [token for _, token in run]
 

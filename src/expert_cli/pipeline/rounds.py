@@ -171,11 +171,8 @@ def of_round(prompts: Cases, number: int, limit: int | None, seed: int) -> list[
 def row_of(case: EvalCase, answer: str, template: Template) -> dict[str, str]:
     """Return the row that trains an answer, with what the expert was asked, under the heading that it was asked with."""
     prompt, input_ = case.asked
-    return {
-        "instruction": prompt,
-        "schema" if "Schema" in template.input_separator else "input": input_,
-        "output": answer,
-    }
+    heading = "schema" if "Schema" in template.input_separator else "input"
+    return {"instruction": prompt, heading: input_, "output": answer}
 
 
 def select(
