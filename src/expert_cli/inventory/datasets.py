@@ -51,9 +51,7 @@ class DatasetEntry:
     note: str
 
 
-def find_datasets(
-    experts: Path, hub: Path, arrow: Path, report: Reporter, current_key: CurrentKey
-) -> Iterator[DatasetEntry]:
+def find_datasets(experts: Path, hub: Path, arrow: Path, report: Reporter, key: CurrentKey) -> Iterator[DatasetEntry]:
     """Yield all data sets; `experts` holds a folder an expert, or is one. A broken manifest is a warning."""
     named: dict[tuple[SourceKind, str], set[str]] = defaultdict(set)
     stores: dict[Path, list[StoreUser]] = defaultdict(list)
@@ -78,7 +76,7 @@ def find_datasets(
     optimized = (project_root(experts / "manifest.json") / STORES).resolve()
     found = {*optimized.rglob("*"), *(path for folder in stores for path in folder.glob("*"))}
     for store in sorted(path for path in found if STORE_NAME.fullmatch(path.name)):
-        yield _token_store(store, stores.get(store.parent, []), current_key)
+        yield _token_store(store, stores.get(store.parent, []), key)
     for (kind, place), users in sorted(named.items(), key=lambda item: item[0][1]):
         if kind not in ("hub", "url"):
             path = Path(place)

@@ -175,9 +175,7 @@ def _place(written: str, file: Path, home: Path) -> str:
     return Path(os.path.relpath(found, home)).as_posix() if found else written
 
 
-def _manifest(
-    file: Path, home: Path, blocks: Mapping[Path_, dict[str, Any]], lost: Sequence[NotCarried]
-) -> dict[str, Any]:
+def _manifest(file: Path, home: Path, blocks: Mapping[Path_, Any], lost: Sequence[NotCarried]) -> dict[str, Any]:
     columns = {"field_mapping": blocks[MAPPING]} if blocks[MAPPING] else {}
     return {
         "_from": file.name,

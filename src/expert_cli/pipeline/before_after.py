@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from expert_cli.inference.expert import PromptRenderer
     from expert_cli.model.tokenizer import TokenizerInfo
 
+    Cases = Sequence[EvalCase]
+    Answers = Sequence[GradedAnswer]
 
 NEW_TOKENS = 64
 """An answer's most tokens: enough to see whether training took."""
@@ -45,9 +47,7 @@ def choose(plan: Plan, report: Reporter, options: RunOptions) -> list[EvalCase]:
     return drawn
 
 
-def ask(
-    model: Any, cases: Sequence[EvalCase], renderer: PromptRenderer, plan: Plan, report: Reporter
-) -> Sequence[GradedAnswer]:
+def ask(model: Any, cases: Cases, renderer: PromptRenderer, plan: Plan, report: Reporter) -> Answers:
     """Let the model answer as it is now, in one batch and not drawn, and run the answers."""
     if not cases:
         return []
@@ -60,9 +60,7 @@ def ask(
     return grade(written.answers, NullReporter(), CASE_TIMEOUT_S).answers
 
 
-def samples(
-    cases: Sequence[EvalCase], before: Sequence[GradedAnswer], after: Sequence[GradedAnswer]
-) -> list[dict[str, Any]]:
+def samples(cases: Cases, before: Answers, after: Answers) -> list[dict[str, Any]]:
     """Put cases and what was answered to them side by side; whether that is right is None where it could only be parsed."""
     found = []
     for case, *both in zip(cases, before, after, strict=True):

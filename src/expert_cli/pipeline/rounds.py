@@ -288,9 +288,7 @@ class _Steps:
             self.at(stage, done.unserved)
         return folder
 
-    def answers(
-        self, stage: str, file: Path, adapter: Path, cases: Cases, samples: int = 0, **how: Any
-    ) -> dict[str, Any]:
+    def answers(self, stage: str, file: Path, adapter: Path, cases: Cases, samples: int = 0, **how: Any) -> Document:
         """Let an adapter answer cases, and return that as `evaluate --json` does; it is made where the file has it not."""
         self.at(stage)
         trained = TrainedAdapter(self.work.plan, find_adapter(adapter))

@@ -217,9 +217,7 @@ def _held_back(share: Mapping[str, Any]) -> str:
     return f"held back {right}: {share['accuracy']:.1%} ({low:.1%} to {high:.1%})"
 
 
-def document(
-    output: Path, done: FitResult, store: StoreReport, kernels: KernelPlan, adapter_sha256: str
-) -> dict[str, Any]:
+def document(output: Path, done: FitResult, store: StoreReport, kernels: KernelPlan, sha256: str) -> dict[str, Any]:
     """Return what `train --json` prints of training; what is known at the run's end alone is null."""
     first, last = done.mean_losses()
     return {
@@ -238,7 +236,7 @@ def document(
         "kernels": kernels.as_json(),
         "adjusted": list(done.adjusted),
         "resumed_from": None,
-        "adapter_sha256": adapter_sha256,
+        "adapter_sha256": sha256,
         "seconds": None,
         "peak_memory_mb": done.peak_memory_mb,
         "samples": [],
