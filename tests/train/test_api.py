@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 import json
 import shutil
@@ -116,15 +115,11 @@ ANSWERS = [
 ]
 
 
-def test_the_package_offers_the_api_to_programs_and_to_type_checkers() -> None:
-    body = ast.parse(Path(expert_cli.__file__).read_text(encoding="utf-8")).body
-    checked = next(node for node in body if isinstance(node, ast.If)).body[0]
-    assert isinstance(checked, ast.ImportFrom)
-    assert sorted(alias.name for alias in checked.names) == sorted(expert_cli.__all__) == sorted(api.__all__)
+def test_the_package_offers_the_api() -> None:
     for name in api.__all__:
         assert getattr(expert_cli, name) is getattr(api, name)
-    with pytest.raises(AttributeError, match="module 'expert_cli' has no attribute 'fit'"):
-        expert_cli.fit  # noqa: B018
+    with pytest.raises(AttributeError, match="has no attribute 'fit'"):
+        expert_cli.fit  # type: ignore[attr-defined]  # noqa: B018
 
 
 def test_importing_the_package_imports_nothing_else() -> None:
