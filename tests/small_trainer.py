@@ -81,7 +81,7 @@ def small_trainer(
         model=CausalLoss(model),
         args=args,
         train_dataset=data,
-        eval_dataset={"": packed(folder / "eval", (4, 4), packing="off")},
+        eval_dataset=packed(folder / "eval", (4, 4), packing="off"),
         data_collator=Collator(0),
         shape_of=lambda now: fixed_shape(data, now, order_of, TOKENS, 1.0) if fixed or graphs else None,
         graphs=graphs,

@@ -12,16 +12,17 @@ from expert_cli.runs.run_paths import RunPaths
 from tests.train.projects import SEVEN, Told, case, project, train
 
 
-def test_a_command_judges_answers_in_training_only_where_it_is_allowed(tmp_path: Path) -> None:
-    asked = [{"prompt": "Which number is 1?", "verifier": "command", "command": "judge.py"}]
-    manifest = project(tmp_path, rows=SEVEN, cases=asked, max_steps=1)
+LEARNS: dict[str, Any] = {"rows": SEVEN, "max_steps": 20, "learning_rate": 0.01}
+
+
+def test_a_command_judges_answers_only_where_it_is_allowed(tmp_path: Path) -> None:
+    cases = [{"prompt": "Which number is 1?", "verifier": "command", "command": "judge.py"}]
+    manifest, report = project(tmp_path, cases=cases, **LEARNS), Told()
     (tmp_path / "tests" / "judge.py").write_text("print('{\"correct\": true}')", encoding="utf-8")
-    assert train(manifest).document["samples"] == []
+    assert train(manifest, report=report).document["samples"] == []
+    assert any("this case is judged by a program of its own" in line for line in report.warnings)
     result = train(manifest, RunOptions(allow_commands=True, overwrite=True))
     assert [sample["right_after"] for sample in result.document["samples"]] == [True]
-
-
-LEARNS: dict[str, Any] = {"rows": SEVEN, "max_steps": 20, "learning_rate": 0.01}
 
 
 def test_three_cases_drawn_by_the_seed_are_run_before_and_after(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ def test_smollm2_learns_sql_in_four_bit(tmp_path: Path) -> None:
     manifest = tmp_path / "experts" / "expert-sql" / "manifest.json"
     manifest.parent.mkdir(parents=True)
     shutil.copy(EXPERTS / "expert-sql" / "manifest.json", manifest)
-    quiet = ("training.config.warmup_ratio=0.0", "training.config.report_to=none", "evaluation.neutral_texts=8")
+    quiet = ("training.config.warmup_ratio=0.0", "training.config.report_to=none")
     overrides = Overrides(
         base_model="smollm2",
         dataset=str(EXPERTS / "expert-sql" / "datasets" / "train.jsonl"),

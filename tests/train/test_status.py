@@ -227,7 +227,6 @@ def test_a_disk_that_fills_after_the_last_step_is_told_with_the_run(tmp_path: Pa
 
 
 BREAKS: dict[str, Any] = {"learning_rate": 1.0, "max_steps": 6}
-FEW = "evaluation.neutral_texts=4"
 
 
 @pytest.fixture(scope="module")
@@ -238,13 +237,13 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_run_that_broke_its_model_says_so_everywhere(tmp_path: Path, model: Path) -> None:
     manifest = project(tmp_path, model, SEVEN, seed=2, **BREAKS)
-    result = train(manifest, options=RunOptions(max_forget=0.5), settings=(FEW,))
+    result = train(manifest, options=RunOptions(max_forget=0.5))
     told, paths = result.document["forgetting"], RunPaths(result.output)
-    assert told["texts"] == 4
+    assert told["texts"] == 200
     assert told["difference"] == pytest.approx(told["loss_after"] - told["loss_before"])
     low, high = told["ci95"]
     assert low < told["difference"] < high
-    line = f"{told['difference']:+.3f} nats a token (95 % interval {low:+.3f} to {high:+.3f}) on 4 neutral texts: "
+    line = f"{told['difference']:+.3f} nats a token (95 % interval {low:+.3f} to {high:+.3f}) on 200 neutral texts: "
     line += f"loss {told['loss_before']:.3f} -> {told['loss_after']:.3f}"
     assert f"\nforgotten {line}\n" in result.summary()
     assert f"Forgotten: {line.replace('->', '-&gt;')}</p>" in paths.report_html.read_text(encoding="utf-8")
@@ -254,7 +253,7 @@ def test_a_run_that_broke_its_model_says_so_everywhere(tmp_path: Path, model: Pa
     assert short(result.output) == ("complete", missed, 6, 6, 5)
     assert (paths.adapter / "adapter_model.safetensors").is_file()
     for allowed, is_missed in ((told["difference"], False), (told["difference"] - 0.001, True)):
-        again = train(manifest, options=RunOptions(resume="auto", max_forget=allowed), settings=(FEW,))
+        again = train(manifest, options=RunOptions(resume="auto", max_forget=allowed))
         assert again.document == result.document
         assert bool(again.missed) == is_missed
 
@@ -270,5 +269,5 @@ def test_where_nothing_is_asked_for_nothing_is_said(tmp_path: Path, model: Path)
 
 def test_the_command_ends_with_exit_code_5(tmp_path: Path, model: Path) -> None:
     manifest = project(tmp_path, model, SEVEN, **BREAKS)
-    done = run_command(["train", "-m", manifest, "--max-forget", "0.5", "--set", FEW], tmp_path)
+    done = run_command(["train", "-m", manifest, "--max-forget", "0.5"], tmp_path)
     assert (done.code, "more than --max-forget 0.5" in done.err) == (5, True)

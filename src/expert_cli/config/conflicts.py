@@ -15,7 +15,7 @@ from expert_cli.errors import InputError, ManifestIssue
 from expert_cli.manifest.json_text import Path_
 from expert_cli.manifest.key import GrammarType
 from expert_cli.manifest.keys.dataset import Dataset, Filters
-from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, eval_loss_of, is_eval_loss
+from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS
 from expert_cli.manifest.keys.optim import SCHEDULERS
 from expert_cli.manifest.keys.rft import Rft
 from expert_cli.manifest.schema import ROPE_NUMBERS, Base
@@ -34,7 +34,6 @@ def conflicts(merged: Merged, base: Settings[Base], config: Settings[TrainingCon
         *_of_pairs(config, project_root(loaded.path)),
         *_of_saving(config.written),
         *_of_template(config.written, base, (loaded.path.parent.resolve(), project_root(loaded.path))),
-        *_of_sets(config.written, loaded.manifest.training.dataset),
         *sharding_conflicts(config, base),
     )
     faults = [merged.fault(*words) for words in found]
@@ -133,22 +132,8 @@ def _of_saving(config: TrainingConfig) -> Iterator[Clash]:
         message = f'"no" leaves {asks} nothing to choose the best model by'
         yield "eval_strategy", message, f'write "steps" or "epoch", or remove {asks}'
     if config.greater_is_better:
-        message = f"true would choose the worst by metric_for_best_model {config.metric_for_best_model or EVAL_LOSS}"
+        message = f"true would choose the worst by metric_for_best_model {EVAL_LOSS}"
         yield "greater_is_better", message, "leave it out"
-
-
-def _of_sets(config: TrainingConfig, dataset: Dataset) -> Iterator[Clash]:
-    """The loss on one set of validation rows chooses the best step: there must be several, and one of this name."""
-    metric, tasks = config.metric_for_best_model or "", dataset.tasks or {}
-    if metric == EVAL_LOSS or not is_eval_loss(metric):
-        return
-    named = [name for name, task in tasks.items() if task.valid] or [*tasks]
-    if not tasks and isinstance(dataset.validation_path, dict):
-        named = [*dataset.validation_path]
-    known = [eval_loss_of(name) for name in named] if len(named) > 1 else []
-    if metric not in known:
-        message = f"there is no {metric}: {', '.join(known) or 'the validation rows are one set'}"
-        yield "metric_for_best_model", message, f"take one of these, or {EVAL_LOSS}, the loss of all validation rows"
 
 
 _WHOLE_ROWS = {"text": {"text"}, "messages": {"messages", "system", "tools", *OF_TURNS}}

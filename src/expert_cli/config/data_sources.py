@@ -81,10 +81,7 @@ def resolve_sources(
 def named_sources(written: Dataset, rows: Literal["train", "valid", "test"]) -> dict[Path_, list[str]]:
     """Return the sources of training, validation or test rows that a manifest names, by their keys in `training.dataset`."""
     key = {"train": "path", "valid": "validation_path", "test": "test_path"}[rows]
-    there = getattr(written, key)
-    named: dict[Path_, str | list[str] | None] = {(key,): there}
-    if isinstance(there, dict):
-        named = {(key, name): sources for name, sources in there.items()}
+    named: dict[Path_, str | list[str] | None] = {(key,): getattr(written, key)}
     named |= {("tasks", name, rows): getattr(task, rows) for name, task in (written.tasks or {}).items()}
     return {key: _listed(sources) for key, sources in named.items() if sources}
 
@@ -112,13 +109,8 @@ def _from_manifest(loaded: LoadedManifest, data: Data, root: Path) -> tuple[Sour
         data.leave("each task names its own rows: tasks.NAME.valid", "validation_path")
         return _tasks(data, parse)
     train = tuple(parse(source, "path") for source in _listed(data.use("path")))
-    if written.validation_path:
-        data.use("validation_path")
-    return train, tuple(
-        replace(parse(source, *key), task=str(key[1]) if key[1:] else "")
-        for key, sources in named_sources(written, "valid").items()
-        for source in sources
-    )
+    held_out = _listed(data.use("validation_path")) if written.validation_path else []
+    return train, tuple(parse(source, "validation_path") for source in held_out)
 
 
 def _listed(sources: str | list[str] | None) -> list[str]:
@@ -140,9 +132,9 @@ def _tasks(data: Data, parse: Callable[..., SourceSpec]) -> tuple[Sources, Sourc
     for name, written in (data.written.tasks or {}).items():
         task = Settings(written)
         source = parse(task.use("train"), "tasks", name, "train")
-        train.append(replace(source, weight=task.use("weight"), task=name))
+        train.append(replace(source, weight=task.use("weight")))
         if written.valid:
-            held_out.append(replace(parse(task.use("valid"), "tasks", name, "valid"), task=name))
+            held_out.append(parse(task.use("valid"), "tasks", name, "valid"))
         if written.test:
             parse(written.test, "tasks", name, "test")
         data.nest(("tasks", name), task)

@@ -171,7 +171,6 @@ def decide(
         compute=compute(config, machine, device, to_train.type, to_load.quantization),
         watch=watching,
         sample_answers=sample_answers(config, evaluation),
-        neutral_texts=evaluation.use("neutral_texts"),
         origins=tuple(sorted(merged.origins.items())),
         rft=rft(learning, config["method"], folders),
     )

@@ -50,7 +50,6 @@ class SourceSpec:
     config: str = ""
     split: str = "train"
     weight: float = 1.0
-    task: str = ""
     tried: tuple[str, ...] = ()
     share: float = 0.0
     revision: str = ""
@@ -168,8 +167,7 @@ class RunConfig:
     `store` is the folder that holds token stores, one folder a key; where they lie in object storage that is `store_url`, and
     `store` this machine's folder for them. `origins` says for every key of `training.config` where
     its value came from. `sample_answers`: so many prompts are answered before and after training.
-    `neutral_texts`: on so many what was forgotten is measured. `rft`: None where one training is the
-    whole run.
+    `rft`: None where one training is the whole run.
     """
 
     expert: str
@@ -186,7 +184,6 @@ class RunConfig:
     compute: ComputeConfig
     watch: LogSaveEvalConfig
     sample_answers: int
-    neutral_texts: int
     origins: tuple[tuple[str, str], ...]
     rft: RftConfig | None = None
     store_url: str = ""

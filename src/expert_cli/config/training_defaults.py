@@ -220,19 +220,11 @@ def _limit(config: Config, *, writes: bool) -> int | None:
 def _best(config: Config) -> dict[str, Any]:
     """Return what the best step is chosen by, and what hangs on it."""
     loads, patience = config.use("load_best_model_at_end"), config.written.early_stopping_patience or 0
-    asks = bool(loads or patience)
-    chosen = config.written.metric_for_best_model if asks else None
-    metric = config.put("metric_for_best_model", EVAL_LOSS if chosen in (None, "loss") else chosen)
-    greater = config.put("greater_is_better", False)
-    if not asks:
+    config.put("metric_for_best_model", EVAL_LOSS)
+    config.put("greater_is_better", False)
+    if not (loads or patience):
         config.leave("nothing asks for the best model", "metric_for_best_model", "greater_is_better")
-    config.put("early_stopping_patience", patience)
-    return {
-        "load_best_model_at_end": loads,
-        "metric_for_best_model": metric,
-        "greater_is_better": greater,
-        "early_stopping_patience": patience,
-    }
+    return {"load_best_model_at_end": loads, "early_stopping_patience": config.put("early_stopping_patience", patience)}
 
 
 METHOD = "rft"

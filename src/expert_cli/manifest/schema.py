@@ -189,14 +189,6 @@ class EvaluationBlock(Loose):
     )
     """How many prompts `train` answers before and after training, in one batch, with at most 64 tokens each: cases of
     `tests/cases.jsonl`, drawn by the seed, whose answers are run. 0: none."""
-    neutral_texts: NotNegative | None = key(
-        0,
-        "what was forgotten is measured on {} neutral texts",
-        off="what was forgotten is measured where --max-forget asks",
-        why="two hundred texts take a minute on a CPU",
-    )
-    """On how many texts of Python's own reference what was forgotten is measured at a run's end; 0: on 200 with
-    `--max-forget`, else on none."""
 
 
 class Manifest(Loose):

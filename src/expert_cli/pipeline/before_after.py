@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from expert_cli.artifacts.model_card import put_section
 from expert_cli.config.plan import Plan
-from expert_cli.config.run_config import RunConfig
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.inference.expert_config import decoding_of, generation_config
 from expert_cli.pipeline.options import RunOptions
@@ -69,15 +67,6 @@ def samples(cases: Cases, before: Answers, after: Answers) -> list[dict[str, Any
         asked = {"prompt": case.turn("\n"), "expected": case.case.expected_text or "its tests pass"}
         found.append({**asked, "before": old, "after": new, "right_before": was_right, "right_after": is_right})
     return found
-
-
-def measuring(run: RunConfig, max_forget: float | None) -> RunConfig:
-    """Return the run, which measures what it forgets where `max_forget` asks for it. Raises InputError: with fsdp."""
-    texts = run.neutral_texts or (TEXTS if max_forget is not None else 0)
-    if texts and run.compute.fsdp:
-        told = "what is forgotten is not measured with fsdp: the first process has no whole model"
-        raise InputError(told, "leave --max-forget and evaluation.neutral_texts out, or fsdp")
-    return replace(run, neutral_texts=texts)
 
 
 def measure(

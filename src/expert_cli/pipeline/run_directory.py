@@ -189,8 +189,7 @@ class RunResult:
             f"peak memory {done['peak_memory_mb'] / 1024:.1f} GB"
         ]
         if done["eval_loss"] is not None:
-            of_sets = ", ".join(f"{name} {loss:.3f}" for name, loss in done.get("eval_losses", {}).items())
-            lines.append(f"evaluation loss {done['eval_loss']:.3f}" + (f" ({of_sets})" if of_sets else ""))
+            lines.append(f"evaluation loss {done['eval_loss']:.3f}")
         forgotten = forgotten_in_words(done.get("forgetting"))
         lines += [f"forgotten {forgotten}"] if forgotten else []
         lines += _sample_lines(done.get("samples", ()))
@@ -226,7 +225,6 @@ def document(output: Path, done: FitResult, store: StoreReport, kernels: KernelP
         "epochs": done.epochs,
         "loss": {"first": done.losses[0], "last": done.losses[-1], "first_mean": first, "last_mean": last},
         "eval_loss": done.eval_loss,
-        **({"eval_losses": dict(done.eval_losses)} if done.eval_losses else {}),
         "tokens": {"real": done.real_tokens, "trained": done.trained_tokens, "padded": done.padded_tokens},
         "tokens_per_s": done.here.tokens_per_s,
         "mfu": done.mfu,

@@ -42,7 +42,7 @@ from expert_cli.model.kernels.kernel_plan import (
 )
 from expert_cli.model.layers import compile_layers, enable_activation_checkpointing
 from expert_cli.model.loading.quantize import autocast_of
-from expert_cli.pipeline.before_after import ask, choose, measure, measuring, missed, samples
+from expert_cli.pipeline.before_after import TEXTS, ask, choose, measure, missed, samples
 from expert_cli.pipeline.options import RunOptions
 from expert_cli.pipeline.pretokenize import describe, staged_store, store_for
 from expert_cli.pipeline.remote_run import remote_run
@@ -82,7 +82,6 @@ def train(
     an output folder that another run owns, a signal or a STOP file. status.json says which, and log.txt what was told. In a
     job of several processes each calls this; the first one alone writes.
     """
-    plan = replace(plan, run=measuring(plan.run, options.max_forget))
     job, log = PartialState(cpu=plan.run.compute.device == "cpu"), log or RunLog()
     owned = run_lock(plan.run.output) if job.is_main_process else nullcontext()
     is_kept = options.stored_at and job.is_main_process
@@ -124,13 +123,15 @@ def _train(work: Work) -> RunResult:
     paths = RunPaths(run.output)
     require_apart(run.data, run.output, "--output DIR")
     require_processes(run.compute, job.num_processes)
+    if run.compute.fsdp and options.max_forget is not None:
+        raise InputError("--max-forget does not go with fsdp: no process has the whole model", "leave one of them out")
     inputs = training_inputs(run, report)
     key = inputs.key(run.data)
     checkpoints = _checkpoints(work, inputs)
     resumed = checkpoints.resumed
     plan = laid_out(work.plan, inputs, report)  # behind the identity, which is that of the run as asked for
     work, run, renderer = replace(work, plan=plan), plan.run, inputs.renderer
-    texts = neutral_texts(run.neutral_texts) if run.neutral_texts else ()
+    texts = neutral_texts(TEXTS) if options.max_forget is not None else ()
     if job.is_main_process:
         begin_run(work)
     with rank0_first():

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from expert_cli.config.adapter_origin import PROMPTING, init_origin, require_same_base
 from expert_cli.config.plan import Plan
-from expert_cli.config.run_config import RunConfig, SourceSpec
+from expert_cli.config.run_config import RunConfig
 from expert_cli.data.packing.packed_dataset import PackedDataset, TrainingData
 from expert_cli.data.select import RowReader
 from expert_cli.data.sources import LocatedData, locate_data
@@ -26,7 +25,6 @@ from expert_cli.inference.expert import (
 )
 from expert_cli.manifest.key import adjusted
 from expert_cli.manifest.keys.loader import PACKINGS
-from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, eval_loss_of, is_eval_loss
 from expert_cli.model.layers import recurrent_layers
 from expert_cli.model.loading.base_model import LocalModel
 from expert_cli.model.loading.quantize import meta_base
@@ -53,39 +51,17 @@ def training_data(store: TokenStore, inputs: DataInputs, run: RunConfig, report:
         raise InputError(f"the token store {store.place} has no training rows", "check training.dataset")
     train_set = _packs(store, "train", documents, run, report)
     held_out = store.split("validation") if run.watch.eval_strategy != "no" else None
-    sets: dict[str, PackedDataset] = {}
-    if held_out is not None:
-        whole = _packs(store, "validation", held_out, run, report)
-        counts = store.stats["validation"].get("sources", ())
-        parts = validation_sets(counts, run.data.validation or run.data.train)
-        sets = {name: packed(held_out, run, rows) for name, rows in parts.items()} or {"": whole}
-    metric, known = run.watch.metric_for_best_model, (EVAL_LOSS, *map(eval_loss_of, filter(None, sets)))
-    if sets and is_eval_loss(metric) and metric not in known:
-        told = f"metric_for_best_model {metric}: no such set of validation rows"
-        raise InputError(told, f"one of {', '.join(known)}")
-    for packs in (train_set, *sets.values()):
-        require_positions(run, inputs.source.folder, packs.document_lengths.longest)
+    validation = None if held_out is None else _packs(store, "validation", held_out, run, report)
+    data = TrainingData(train_set, validation, inputs.tokenizer.pad_id)
+    require_positions(run, inputs.source.folder, data.longest)
     split_ids = {name: split.id_range() for name, split in (("train", documents), ("validation", held_out)) if split}
     require_embedding(inputs.source.folder, split_ids, inputs.tokenizer.pad_id)
-    return TrainingData(train_set, sets, inputs.tokenizer.pad_id)
+    return data
 
 
-def validation_sets(counts: Sequence[int], sources: Sequence[SourceSpec]) -> Mapping[str, range]:
-    """Return which validation documents are of which task, by the documents of each source; {}: unknown."""
-    sets: dict[str, range] = {}
-    start = 0
-    for count, spec in zip(counts, sources, strict=False):
-        if count:
-            before = sets.get(spec.task, range(start, start))  # only sources in a row have a name in common
-            sets[spec.task] = range(before.start, start + count)
-        start += count
-    return sets if len(sets) > 1 else {}
-
-
-def packed(documents: Documents, run: RunConfig, rows: range | None = None) -> PackedDataset:
-    """Return the packs that a run makes of documents; rows: of these alone."""
-    loader = run.loader
-    return PackedDataset(documents, run.data.max_seq_length, loader.packing, loader.overflow, run.seed, rows)
+def packed(documents: Documents, run: RunConfig) -> PackedDataset:
+    """Return the packs that a run makes of documents."""
+    return PackedDataset(documents, run.data.max_seq_length, run.loader.packing, run.loader.overflow, run.seed)
 
 
 def _packs(store: TokenStore, split: str, documents: Documents, run: RunConfig, report: Reporter) -> PackedDataset:

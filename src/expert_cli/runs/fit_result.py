@@ -29,7 +29,6 @@ class Done:
 class FitResult:
     """Steps done, the loss of each (mean per trained token of one optimizer step, unrounded), tokens: of the whole run.
 
-    eval_losses: the last evaluation by named set, where there are several.
     Of the process that ended it, which may have gone on from a checkpoint: `here`, peak_memory_mb, mfu (share of the peak that
     `peak` names; None: not known), step_time_shares, which sum to 1, capture: as the kernel plan says it.
     adjusted: what had to be changed to fit the GPU's memory. stop_reason: why training ended where it did.
@@ -39,7 +38,6 @@ class FitResult:
     epochs: float
     losses: tuple[float, ...]
     eval_loss: float | None
-    eval_losses: Mapping[str, float]
     real_tokens: int
     trained_tokens: int
     padded_tokens: int

@@ -10,6 +10,7 @@ from transformers import TrainingArguments
 from expert_cli.config.run_config import RunConfig
 from expert_cli.errors import EnvironmentProblem
 from expert_cli.hardware.machine import has_package
+from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS
 from expert_cli.training.checkpoint import LEAST
 
 REPORT_PACKAGES = {"azure_ml": "azureml", "flyte": "flytekit"}  # the others are named as their packages are
@@ -52,8 +53,8 @@ def training_arguments(run: RunConfig, checkpoints: Path, **more: Any) -> Traini
         "save_steps": watch.save_steps,
         "save_total_limit": watch.save_total_limit and max(LEAST, watch.save_total_limit),
         "load_best_model_at_end": watch.load_best_model_at_end,
-        "metric_for_best_model": watch.metric_for_best_model,
-        "greater_is_better": watch.greater_is_better,
+        "metric_for_best_model": EVAL_LOSS,
+        "greater_is_better": False,
         "restore_callback_states_from_checkpoint": True,
         "dataloader_num_workers": loader.num_workers,
         "dataloader_pin_memory": loader.pin_memory,

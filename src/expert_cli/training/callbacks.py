@@ -15,7 +15,7 @@ import torch
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from expert_cli.data.packing.random_fit import mixed
-from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, LogSaveEvalConfig, is_eval_loss
+from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, LogSaveEvalConfig
 from expert_cli.model.flops import Flops
 from expert_cli.runs.fit_result import Done
 from expert_cli.training.health import TrainingState
@@ -24,7 +24,7 @@ from expert_cli.utils.distributed import all_reduce_any
 from expert_cli.utils.reporter import Bar
 
 MB = 2**20
-LOGGED = ("loss", "grad_norm", "learning_rate", "epoch")
+LOGGED = ("loss", "grad_norm", "learning_rate", EVAL_LOSS, "epoch")
 
 
 class StepCallback(TrainerCallback):
@@ -164,7 +164,7 @@ class MetricsCallback(TrainerCallback):
         """Append a line to metrics.jsonl. What was evaluated by now is in the seconds of a checkpoint that follows."""
         self._count_seconds()
         logs = {} if logs is None else logs
-        logged = {name: value for name, value in logs.items() if name in LOGGED or is_eval_loss(name)}
+        logged = {name: value for name, value in logs.items() if name in LOGGED}
         if "loss" in logged:
             self._measured = self._measure()
             self._learning_rate = logged["learning_rate"]

@@ -26,7 +26,7 @@ from expert_cli.data.packing.batches import (
 from expert_cli.data.packing.packed_dataset import TrainingData
 from expert_cli.errors import Interrupted, TrainingFailed
 from expert_cli.hardware.devices import is_out_of_memory
-from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, is_eval_loss
+from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS
 from expert_cli.model.adapter import magnitudes
 from expert_cli.model.flops import Flops, flops, peak_flops
 from expert_cli.model.kernels.chunked_loss import CausalLoss
@@ -128,7 +128,7 @@ def _trainer(
         model=CausalLoss(model, full_logits=kernels.full_logits, autocast=autocast_of(run.compute.dtype)),
         args=arguments,
         train_dataset=data.train,
-        eval_dataset=dict(data.validation),
+        eval_dataset=data.validation,
         data_collator=Collator(data.pad_id, kernels.layout),
         shape_of=shape_of,
         graphs=CudaGraphs() if capturing else None,
@@ -173,7 +173,6 @@ def _result(trainer: ExpertTrainer, metrics: MetricsCallback, capture: Kernel) -
         epochs=step / trainer.batches.schedule.steps_per_epoch,
         losses=tuple(progress.losses),
         eval_loss=last.get(EVAL_LOSS),
-        eval_losses={name[5:-5]: loss for name, loss in last.items() if is_eval_loss(name) and name != EVAL_LOSS},
         real_tokens=progress.real,
         trained_tokens=progress.trained,
         padded_tokens=progress.padded,
@@ -194,7 +193,7 @@ def _stop_reason(trainer: ExpertTrainer) -> str:
     if state.global_step == steps:
         return f"all {steps} steps of the schedule are done"
     if trainer.stopped_early:
-        best = f"{watch.metric_for_best_model} was best at step {state.best_global_step} ({state.best_metric:.4g})"
+        best = f"{EVAL_LOSS} was best at step {state.best_global_step} ({state.best_metric:.4g})"
         patience = f"early_stopping_patience is {watch.early_stopping_patience}"
         return f"early stopping after step {state.global_step} of {steps}: {best}, and {patience}"
     return f"a callback stopped training after step {state.global_step} of {steps}"

@@ -23,7 +23,7 @@ from expert_cli.data.packing.batches import Batch, Collator, FixedShape, PackedB
 from expert_cli.data.packing.packed_dataset import PackedDataset
 from expert_cli.errors import InputError, TrainingFailed
 from expert_cli.hardware.devices import device_of, is_out_of_memory
-from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, LogSaveEvalConfig, eval_loss_of
+from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, LogSaveEvalConfig
 from expert_cli.manifest.keys.optim import OptimConfig
 from expert_cli.model.flat_parameters import FlatParameters
 from expert_cli.model.kernels.lora import refresh_norms
@@ -283,14 +283,13 @@ class ExpertTrainer(Trainer):
     # evaluation
 
     def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
-        """Return and log the loss per trained token of the validation packs and of each named set."""
+        """Return and log the loss per trained token of the validation packs."""
         self.health.flush()
         with self.timer.phase("eval"):
             self.model.eval()
-            sums = {name: self._loss_and_tokens(packs) for name, packs in self.eval_dataset.items()}
+            loss, tokens = self._loss_and_tokens(self.eval_dataset).tolist()
             self.model.train()
-            found = {EVAL_LOSS: sum(sums.values())} | {eval_loss_of(name): its for name, its in sums.items() if name}
-            metrics = {name: float(its[0] / its[1].clamp(min=1.0)) for name, its in found.items()}
+        metrics = {EVAL_LOSS: loss / max(tokens, 1.0)}
         self.log(metrics)
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         return metrics
@@ -312,7 +311,7 @@ class ExpertTrainer(Trainer):
         return sums
 
     def _determine_best_metric(self, metrics: dict[str, float], trial: Any) -> bool:
-        """Judge by the metric that chooses the best step; a better step is saved at once."""
+        """Judge an evaluation; a better step is saved at once."""
         asked = self.control.should_save
         is_better = super()._determine_best_metric(metrics, trial)
         if is_better:

@@ -145,7 +145,7 @@ def test_every_default_that_does_something_is_told_with_its_reason(tmp_path: Pat
     assert of_config - with_default == {"alpha", "bf16", "save_strategy", "eval_strategy"}, "what other keys decide"
     assert set(told) - {f"training.config.{name}" for name in of_config} == {
         *("base_models[0].quantization", "base_models[0].prompt_template"),
-        *("evaluation.sample_answers", "evaluation.neutral_texts"),
+        "evaluation.sample_answers",
     }
     assert [told[f"training.config.{name}"].value for name in ("rank", "alpha", "packing")] == [16, 32.0, "random"]
     assert all(row.status == "applied" and row.effect and row.reason for row in plan.defaults)

@@ -81,7 +81,8 @@ KEPT = {
 }
 """Where a value that nothing looks at stays in the run's identity, so that runs made before go on."""
 ALIKE = (".flash_attention_2", ".use_sdpa", ".memory_efficient_attention", ".alias")
-"""Two keys that ask for the same thing, and one that only `--base-model` looks at."""
+ONE_VALUE = (".metric_for_best_model", ".greater_is_better")
+"""Keys that ask for the same thing, one that only `--base-model` looks at; keys that have one right value."""
 
 
 def decided(loaded: LoadedManifest, machine: Machine) -> dict[str, Any] | None:
@@ -119,7 +120,7 @@ def decides(path: Path_) -> bool:
     return path[0] in ("base_models", "base_model", "evaluation") and "adapters" not in path
 
 
-ANSWERS = {"neutral_texts": 9, "sample_answers": 1}
+ANSWERS = {"sample_answers": 1}
 BEST: dict[str, Any] = {"load_best_model_at_end": True, "early_stopping_patience": 2, "save_total_limit": 2}
 NOT_ASKED: dict[str, Any] = {
     "metric_for_best_model": "eval_loss",
@@ -151,7 +152,8 @@ ROUNDS: dict[str, Any] = {
 CONTEXTS: dict[str, Change] = {
     "nothing more": config(),
     "steps decide": config(epochs=2, max_steps=9, warmup_steps=3, warmup_ratio=0.1, save_strategy="no"),
-    "losses decide": config(ANSWERS, **BEST, eval_strategy="epoch", eval_steps=3, save_strategy="steps"),
+    "answers decide": config(ANSWERS),
+    "losses decide": config(**BEST, eval_strategy="epoch", eval_steps=3, save_strategy="steps"),
     "nothing asks for them": config(**NOT_ASKED),
     "unpacked": config(packing=False, group_by_length=True, overflow="drop", dataloader_num_workers=2),
     "concatenated": config(packing="concat", overflow="split", dataloader_prefetch_factor=3, torch_compile=True),
@@ -187,7 +189,7 @@ def require_honest(loaded: LoadedManifest, machine: Machine) -> None:
     lies = []
     for path, value in leaves(loaded.text.value):
         row = rows[dotted(path)]
-        if not decides(path) or row.status == "adjusted" or row.key.endswith(ALIKE) or value in (None, {}):
+        if not decides(path) or row.status == "adjusted" or row.key.endswith(ALIKE + ONE_VALUE) or value in (None, {}):
             continue
         runs = [decided(other, machine) for other in islice(others(loaded, path, value), 4)]
         if row.status == "applied" and runs and all(run == before for run in runs):

@@ -26,21 +26,15 @@ def resolved(tmp_path: Path, machine: Machine = CPU, overrides: Overrides = Over
     )
 
 
-def test_when_answers_are_run_can_be_set(tmp_path: Path) -> None:
-    written = {**manifests.small(), "evaluation": {"sample_answers": 50}}
+def test_whether_prompts_are_answered_can_be_set(tmp_path: Path) -> None:
+    def asked(evaluation: Any, *settings: str) -> int:
+        written = {**manifests.small(), "evaluation": evaluation}
+        return resolve(load_manifest(manifests.write(tmp_path, written), settings), CPU).sample_answers
 
-    def answered(manifest: dict[str, Any], *settings: str) -> int:
-        return resolve(load_manifest(manifests.write(tmp_path, manifest), settings), CPU).sample_answers
-
-    assert answered(written) == 50
-    assert (
-        answered(written, "evaluation.sample_answers=2")
-        == answered({**written, "evaluation": "as before"}, "evaluation.sample_answers=2")
-        == 2
-    )
-    assert answered(written, *QUIET_SETTINGS) == 0, "an experiment times steps alone"
+    assert [asked({"sample_answers": 9}), asked({"sample_answers": 9}, "evaluation.sample_answers=2")] == [9, 2]
+    assert [asked("as before"), asked("as before", *QUIET_SETTINGS)] == [3, 0], "an experiment times steps alone"
     with pytest.raises(InputError, match=r"unknown key evaluation\.sample_answer$") as caught:
-        answered(written, "evaluation.sample_answer=2")
+        asked({}, "evaluation.sample_answer=2")
     assert caught.value.hint == "did you mean sample_answers?"
 
 

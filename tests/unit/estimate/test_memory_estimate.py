@@ -128,17 +128,11 @@ def test_the_first_step_does_not_count_and_the_spread_is_told() -> None:
 
 
 def test_a_run_that_chooses_its_best_step_can_be_probed(tmp_path: Path) -> None:
-    best = {
-        "load_best_model_at_end": True,
-        "early_stopping_patience": 2,
-        "eval_strategy": "steps",
-        "save_strategy": "steps",
-    }
-    path = manifests.write(tmp_path, manifests.small(**best))
-    settings = probe_overrides(resolve(load_manifest(path), CPU), Overrides()).settings
-    watch = resolve(load_manifest(path, settings), CPU).watch
-    assert not watch.load_best_model_at_end
-    assert watch.eval_strategy == "steps", "the store has the same rows"
+    best = {"load_best_model_at_end": True, "early_stopping_patience": 2}
+    path, machine = manifests.write(tmp_path, manifests.small(**best, eval_strategy="steps")), CPU
+    settings = probe_overrides(resolve(load_manifest(path), machine), Overrides()).settings
+    watch = resolve(load_manifest(path, settings), machine).watch
+    assert (watch.load_best_model_at_end, watch.eval_strategy) == (False, "steps"), "the store has the same rows"
 
 
 def test_what_was_set_by_hand_gives_way_to_the_probe(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ Labels are masked by position, never by id, since the padding id may be the end 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -170,13 +170,13 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
 
 @dataclass(frozen=True)
 class TrainingData:
-    """The packs that train, the sets of those that evaluate by name ("" = of none), and the id that fills up rows."""
+    """The packs that train, those that evaluate, and the id that fills up rows."""
 
     train: PackedDataset
-    validation: Mapping[str, PackedDataset]
+    validation: PackedDataset | None
     pad_id: int
 
     @property
     def longest(self) -> int:
         """Tokens of the longest document, of those that evaluate too."""
-        return max(data.document_lengths.longest for data in (self.train, *self.validation.values()))
+        return max(data.document_lengths.longest for data in (self.train, self.validation) if data is not None)

@@ -306,8 +306,6 @@ def write_splits(
         stats[split] = split_stats(np.concatenate(sizes), trained, read, encoder, spool.forms)
         if several := int((each > 1).sum()):
             stats[split]["split_conversations"] = several
-        if split == "validation" and len(counts) > 1:
-            stats[split]["sources"] = [int(one.sum()) for one in counts]
     return stats
 
 

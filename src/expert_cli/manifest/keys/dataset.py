@@ -37,7 +37,6 @@ _OUTSIDE = "rows outside it are left out and counted"
 
 
 Sources = Annotated[list[Text], Field(min_length=1, max_length=1000)]
-ValidationSets = Annotated[dict[Text, Text | Sources], Field(min_length=1, max_length=1000)]
 
 
 class FieldMapping(Strict):
@@ -126,8 +125,8 @@ class Dataset(Loose):
     """Which column holds what; recognized by their usual names where it is not written."""
     text_field: Text | None = key(None, "names the column of whole documents")
     """Column of whole documents; short for `field_mapping.text`."""
-    validation_path: Text | Sources | ValidationSets | None = key(None, "rows that evaluation uses")
-    """Rows that evaluation uses; or several sets by name, each with an evaluation loss of its own, `eval_NAME_loss`."""
+    validation_path: Text | Sources | None = key(None, "rows that evaluation uses")
+    """Rows that evaluation uses."""
     test_path: Text | Sources | None = always(UNTOUCHED)
     """Rows that neither training nor evaluation during training touches."""
     validation_split: Annotated[float, Field(gt=0, lt=1)] | None = key(

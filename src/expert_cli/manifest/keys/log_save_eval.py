@@ -15,23 +15,11 @@ EVAL_LOSS = "eval_loss"
 ReportTo = Literal["azure_ml", "clearml", "codecarbon", "comet_ml", "dagshub", "dvclive", "flyte", "kubeflow", "mlflow",
                    "neptune", "swanlab", "tensorboard", "trackio", "wandb"]
 # fmt: on
-SET_LOSS = r"^eval_.+_loss$"
-"""The loss on one set of validation rows."""
 
 
 def seconds_of(time: str) -> float:
     """Return the seconds of a time as it is written: "30s", "5m", "1h"."""
     return float(time[:-1]) * {"s": 1, "m": 60, "h": 3600}[time[-1]]
-
-
-def eval_loss_of(name: str) -> str:
-    """Return what the loss on the validation rows of one task is called, as transformers' Trainer names it."""
-    return f"eval_{name}_loss"
-
-
-def is_eval_loss(metric: str) -> bool:
-    """Whether a metric is the loss on validation rows: all of them, or those of one task."""
-    return metric.startswith("eval_") and metric.endswith("_loss")
 
 
 class LogSaveEvalKeys(Strict):
@@ -66,12 +54,12 @@ class LogSaveEvalKeys(Strict):
         why="a schedule that ends near 0 ends with the best step, but where rows are learned by heart",
     )
     """End with the best step by `metric_for_best_model`, which is saved when it is evaluated, instead of the last one."""
-    metric_for_best_model: Literal["eval_loss", "loss"] | Annotated[str, Field(pattern=SET_LOSS)] | None = key(
-        EVAL_LOSS, "the best model is chosen by {}", why="it is of all validation rows"
+    metric_for_best_model: Literal["eval_loss", "loss"] | None = key(
+        EVAL_LOSS, "the best model is chosen by {}", why="rows have it"
     )
-    """What "best" means; of several sets of validation rows one by its name, `eval_NAME_loss`."""
+    """What "best" means: the loss on the validation rows."""
     greater_is_better: bool | None = key(None, "larger is better", off="smaller is better")
-    """Whether a larger metric is better; of a loss it is not."""
+    """Whether a larger metric is better: false, which it is where it is not written."""
     early_stopping_patience: Positive | None = key(None, "it stops after {} evaluations in a row that are no better")
     """Stop after this many evaluations without a better one."""
     report_to: Literal["none"] | ReportTo | list[ReportTo] | None = key(
@@ -95,7 +83,5 @@ class LogSaveEvalConfig:
     eval_strategy: Strategy
     eval_steps: int
     load_best_model_at_end: bool
-    metric_for_best_model: str
-    greater_is_better: bool
     early_stopping_patience: int
     report_to: tuple[str, ...]
