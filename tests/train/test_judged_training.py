@@ -11,7 +11,6 @@ from expert_cli.pipeline.train import RunOptions
 from expert_cli.runs.run_paths import RunPaths
 from tests.train.projects import SEVEN, Told, case, project, train
 
-
 LEARNS: dict[str, Any] = {"rows": SEVEN, "max_steps": 20, "learning_rate": 0.01}
 
 
