@@ -14,9 +14,10 @@ from expert_cli.benchmark.sampler import GAUGES, Gauge, MonitorSample, Sampler, 
 from expert_cli.errors import EnvironmentProblem
 from expert_cli.hardware import nvml
 from expert_cli.hardware.nvml import GpuSample
-from expert_cli.runs.lock import is_held, running
+from expert_cli.runs.lock import running
 from expert_cli.runs.metrics import SHARES, MetricsTail, numbers, rates, read_json, require_run
 from expert_cli.runs.run_paths import RunPaths
+from expert_cli.runs.status import ELSEWHERE, RUNNING, standing
 from expert_cli.utils.text import aligned
 
 AskGpus = Callable[[], Sequence[GpuSample]]
@@ -99,7 +100,8 @@ def find_run(folder: Path | None) -> MonitoredRun:
     if folder is not None:
         paths = require_run(folder)
         pid = next((run.pid for run in runs if run.output.resolve() == paths.output), None)
-        return MonitoredRun(paths, pid, is_over=pid is None and (paths.complete.exists() or not is_held(paths.output)))
+        state = standing(paths.status, is_complete=paths.complete.exists()).state
+        return MonitoredRun(paths, pid, is_over=pid is None and state not in (RUNNING, ELSEWHERE))
     if not runs:
         hint = "start one with expert-cli train, or name the folder of a run with --run DIR"
         raise EnvironmentProblem("no training runs on this machine", hint)

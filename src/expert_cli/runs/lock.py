@@ -77,16 +77,6 @@ def contents(output: Path) -> list[Path]:
     return [path for path in output.iterdir() if path.name != INSIDE] if output.is_dir() else []
 
 
-def is_held(output: Path) -> bool:
-    """Whether a run owns the folder, be it one that is not in the registry: of another container, or without a cache."""
-    file = _lock_file(output)
-    with suppress(Timeout, OSError):  # a lock file of another user cannot be asked
-        if file.exists():
-            FileLock(file).acquire(timeout=0).lock.release()
-        return False
-    return True
-
-
 def running() -> list[RunningRun]:
     """Return the runs under way on this machine, oldest first; what dead ones left in the registry is removed."""
     found: list[RunningRun] = []

@@ -20,7 +20,7 @@ from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.hardware.nvml import GpuSample
 from expert_cli.runs.lock import run_lock
 from expert_cli.runs.run_paths import RunPaths
-from expert_cli.utils.paths import cache_folder
+from expert_cli.runs.status import RunStatus
 
 CORES = 4_096
 """No machine has so many: what else runs beside a test is then no evidence."""
@@ -131,9 +131,8 @@ def test_finding_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (monitor.find_run(folder).pid, monitor.find_run(folder).is_over) == (None, True)
     with run_lock(folder):
         found = [monitor.find_run(None), monitor.find_run(folder)]
-        (entry,) = (cache_folder() / "running").iterdir()
-        entry.unlink()
-        unknown = monitor.find_run(folder)
+    RunStatus(folder / "status.json").begin()
+    unknown = monitor.find_run(folder)
     assert all(target.pid is not None and target.paths.output == folder.resolve() for target in found)
     assert (unknown.pid, unknown.is_over) == (None, False)
 
