@@ -107,11 +107,8 @@ def test_no_example_is_a_cases_own_row_or_answers_its_input(by: TrainedAdapter) 
 
 
 def test_held_out_rows_are_no_examples(by: TrainedAdapter) -> None:
-    """A run with --seed 5 that set a half of its rows apart; the manifest says nothing of either."""
-    assert by.origin.rows is not None
-    rows = by.origin.rows._replace(validation_share=0.5, seed=5)
-    other = replace(by, origin=replace(by.origin, rows=rows))
     data = replace(by.plan.run.data, validation_share=0.5, seed=5)
+    other = replace(by, plan=replace(by.plan, run=replace(by.plan.run, data=data)))
     trained = select_rows(data, locate_data(data, NullReporter()), NullReporter()).rows()
     shown = {row.prompt for row in drawn_shots(other, len(SEVEN) // 2, [], NullReporter())}
     assert shown == {row.question[0] for row in trained}

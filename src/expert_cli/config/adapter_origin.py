@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any, get_args
 
 from pydantic import TypeAdapter, ValidationError
 
-from expert_cli.config.run_config import ModelConfig, RunConfig, SourceSpec
+from expert_cli.config.run_config import ModelConfig, RunConfig
 from expert_cli.errors import InputError, IntegrityError
 from expert_cli.manifest.key import Dtype
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
@@ -31,14 +30,6 @@ PROMPTING = ("system_prompt", "chat_template", "chat_template_kwargs")
 """What of a run's model says how prompts are written, beside `prompt_template`."""
 
 
-class TrainedRows(NamedTuple):
-    """Where training rows came from, and which share of them was set apart by `seed`."""
-
-    sources: tuple[SourceSpec, ...]
-    validation_share: float
-    seed: int
-
-
 @dataclass(frozen=True)
 class AdapterOrigin:
     """An adapter folder and its making; "" and None for what nothing tells (an adapter outside of a run directory).
@@ -46,9 +37,8 @@ class AdapterOrigin:
     template: the fingerprint of the prompt template. system_prompt: None = not written. chat_template,
     chat_template_kwargs: the manifest's own, as `ModelConfig` has them. quantization: of the base model that an exported
     adapter is for. store: the token store of its rows. manifest: the file it was trained from, which may be gone.
-    dtype: what training computed in. rows: where its training rows came from; None where nothing tells. expert_config: the
-    file that says how it is asked; for a checkpoint, that of its run's adapter. schema_prompt: what training showed of
-    databases; None = nothing. sealed: whether its run has their hashes in
+    dtype: what training computed in. expert_config: the file that says how it is asked; for a checkpoint, that of its run's
+    adapter. schema_prompt: what training showed of databases; None = nothing. sealed: whether its run has their hashes in
     COMPLETE, and so the files are as they were written.
     """
 
@@ -62,7 +52,6 @@ class AdapterOrigin:
     dtype: Dtype | None
     quantization: str = ""
     store: Path | None = None
-    rows: TrainedRows | None = None
     expert_config: Path | None = None
     schema_prompt: SchemaPromptConfig | None = None
     chat_template: str = ""
@@ -123,7 +112,6 @@ def find_adapter(folder: Path) -> AdapterOrigin:
         manifest=Path(manifest) if manifest else None,
         dtype=next((dtype for dtype in get_args(Dtype) if dtype == computed_in), None),
         quantization=str(told.get("quantization", "")),
-        rows=_rows(part(recorded, "config", "data")),
         store=Path(str(part(recorded, "store")["path"])) if "path" in part(recorded, "store") else None,
         expert_config=asked,
         schema_prompt=_shown((prompting if asked else part(recorded, "config", "data")).get("schema_prompt")),
@@ -151,15 +139,6 @@ def _shown(recorded: object) -> SchemaPromptConfig | None:
     try:
         return TypeAdapter(SchemaPromptConfig).validate_python(recorded)
     except ValidationError:
-        return None
-
-
-def _rows(recorded: Mapping[str, Any]) -> TrainedRows | None:
-    """Return what run.json tells of the rows; None where it tells something else."""
-    try:
-        sources = tuple(SourceSpec(**{**one, "tried": tuple(one.get("tried", ()))}) for one in recorded["train"])
-        return TrainedRows(sources, float(recorded["validation_share"]), int(recorded["seed"]))
-    except (KeyError, TypeError, ValueError, AttributeError):
         return None
 
 

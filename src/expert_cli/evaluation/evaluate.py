@@ -121,9 +121,7 @@ def drawn_shots(trained: TrainedAdapter, count: int, cases: Sequence[EvalCase], 
     from expert_cli.data.select import select_rows
     from expert_cli.data.sources import locate_data
 
-    data, rows_of = replace(trained.plan.run.data.as_asked, validation=()), trained.origin.rows
-    if rows_of is not None:  # --dataset, --validation and --seed may have said other than the manifest
-        data = replace(data, train=rows_of.sources, validation_share=rows_of.validation_share, seed=rows_of.seed)
+    data = replace(trained.plan.run.data.as_asked, validation=())
     rows = list(select_rows(data, locate_data(data, report), report).rows())
     if any(row.is_whole_text for row in rows):
         raise InputError("--shots: rows of whole texts hold no questions with answers", "leave --shots out")
