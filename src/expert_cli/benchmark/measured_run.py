@@ -65,10 +65,7 @@ Run = Callable[[Variant, Overrides, RunCounts, int], RunMeasurement]
 
 
 def run_once(variant: Variant, overrides: Overrides, counts: RunCounts, seed: int) -> RunMeasurement:
-    """Train in a fresh process and return what was measured.
-
-    Raises the error that ended the process, with the variant's name before it; KeyboardInterrupt ends the process.
-    """
+    """Train in a fresh process and return what was measured. Raises what ended it, with the variant's name."""
     asked = with_settings(overrides, *variant.settings, *QUIET_SETTINGS, STRICT)
     with TemporaryDirectory(prefix="expert-cli-benchmark-", ignore_cleanup_errors=True) as folder:
         paths = RunPaths(Path(folder) / "run")

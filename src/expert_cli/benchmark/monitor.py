@@ -92,10 +92,7 @@ class MonitorSession:
 
 
 def find_run(folder: Path | None) -> MonitoredRun:
-    """Return the run of a folder, or the newest one under way on this machine.
-
-    Raises InputError: the folder holds no run; EnvironmentProblem: nothing runs.
-    """
+    """Return the run of a folder, or the newest one under way. Raises InputError, EnvironmentProblem: nothing runs."""
     runs = running()
     if folder is not None:
         paths = require_run(folder)
@@ -115,10 +112,7 @@ def monitor_run(
     show: Callable[[MonitorSession], None],
     ask_gpus: AskGpus = nvml.sample,
 ) -> MonitorSession:
-    """Sample beside a run for `duration` seconds, one look every `interval`; call `show` after each.
-
-    Ends early with the run, and at Ctrl-C with what it has. A run that is over is only read.
-    """
+    """Sample beside a run every `interval` seconds, up to `duration`, its end or Ctrl-C; call `show` each time."""
     tail = MetricsTail(target.paths.metrics)
     seen = MonitorSession(target, earlier=tail.read())
     if target.is_over:

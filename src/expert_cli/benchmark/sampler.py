@@ -34,10 +34,7 @@ class MonitorSample:
 
 
 class Sampler:
-    """Takes samples of this machine and of one process (`pid`; None = none).
-
-    ask_gpus: what returns the GPUs' samples; by default the driver is asked.
-    """
+    """Takes samples of this machine and of one process (`pid`; None = none). ask_gpus: by default the driver."""
 
     def __init__(self, pid: int | None, ask_gpus: Callable[[], Sequence[GpuSample]] = nvml.sample) -> None:
         """Start the clock and take the first readings of everything that counts up."""
@@ -126,10 +123,7 @@ def spread(values: Sequence[float], weights: Sequence[float] = ()) -> dict[str, 
 
 
 def mean(values: Sequence[float], weights: Sequence[float] = ()) -> float | None:
-    """Return the mean; None of nothing. weights: one a value, none = all alike.
-
-    Of speeds, the seconds that each held: a mean of the rates alone counts a line that covers an evaluation as any other.
-    """
+    """Return the mean, None of nothing. weights: of speeds, the seconds that each held; none = all alike."""
     counts = weights or [1.0] * len(values)
     return sum(map(mul, values, counts)) / sum(counts) if values else None
 

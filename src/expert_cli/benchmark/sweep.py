@@ -49,10 +49,7 @@ def _value(word: str) -> Any:
 
 
 def combinations(swept: Mapping[str, Sequence[Any]], batch_size: int, accumulation: int) -> list[tuple[str, ...]]:
-    """Return every combination as `--set` takes it, at the effective batch `batch_size` x `accumulation`.
-
-    Whichever of the two is not swept is adjusted to the other. Raises InputError for a size that cannot keep it.
-    """
+    """Return every combination as `--set` takes it, at the same effective batch. Raises InputError."""
     effective, found = batch_size * accumulation, []
     for values in product(*swept.values()):
         settings = dict(zip(swept, values, strict=True))

@@ -46,10 +46,7 @@ class CheckResult:
 
 @dataclass(frozen=True)
 class Probe:
-    """Something that is tried. run: returns what it found where all is well, and raises where it is not.
-
-    severity, fix: how bad that is, and what to do.
-    """
+    """Something that is tried: `run` returns what it found, and raises where it is not well. fix: what to do then."""
 
     name: str
     run: Callable[[], str]
@@ -165,10 +162,7 @@ def attempt(probe: Probe) -> CheckResult:
 
 
 def run_probes(probes: Sequence[Probe], program: str = _PROGRAM, limit_s: float = LIMIT_S) -> Iterator[CheckResult]:
-    """Yield the line of each probe in turn; one that dies or hangs ends the process, which is replaced for the rest.
-
-    program: answers each line {"probe": name} with a line, that probe's CheckResult.
-    """
+    """Yield the line of each probe in turn; one that dies or hangs ends its process, which is replaced for the rest."""
     with (
         tempfile.TemporaryDirectory(prefix="expert-cli-doctor-", ignore_cleanup_errors=True) as name,
         closing(JsonLinesWorker(partial(_start, program, Path(name)))) as worker,

@@ -137,10 +137,7 @@ def largest_step(run: RunConfig, machine: Machine, model: PeftModel, work: Workl
 
 
 def components(step: Step, process: int, activations: int | None = None) -> dict[str, int]:
-    """Return the bytes of every component at the step's peak; `process`: of the CUDA context or of the Python process.
-
-    activations: None: counted. Raises RuntimeError for layers whose shapes depend on contents.
-    """
+    """Return the bytes of every component at the step's peak; `process`: of the CUDA context or of Python."""
     run, linear, copy = step.run, linear_weights(step.model), 0
     adapter = [parameter for parameter in step.model.parameters() if parameter.requires_grad]
     trained = 4 * sum(parameter.numel() for parameter in adapter)
@@ -193,10 +190,7 @@ def _nf4(weights: int) -> int:
 
 
 def activation_bytes(step: Step) -> int:
-    """Return what the forward pass of the largest micro-batch leaves for the backward pass, the head left out.
-
-    A recomputed layer keeps its input, and one such layer at a time everything.
-    """
+    """Return what the forward pass leaves for the backward pass, the head left out; one recomputed layer is whole."""
     kept = _saved_bytes(step) * (FUSED_SHARE if step.kernels.fused else 1)
     if step.run.compute.checkpointing == "off":
         return round(kept)

@@ -97,10 +97,7 @@ def probe(run: RunConfig, overrides: Overrides) -> tuple[Figure, Figure]:
 
 
 def speed(steps: Sequence[tuple[int, float]]) -> tuple[float, float]:
-    """Return tokens a second after the first step, and half of what lies between the slowest step and the fastest, in per cent.
-
-    steps: (tokens, seconds) up to each.
-    """
+    """Return tokens a second after the first of (tokens, seconds) steps, and half of the spread, in per cent."""
     rates = [(now[0] - before[0]) / max(1e-3, now[1] - before[1]) for before, now in pairwise(steps)]
     (first_tokens, first_s), (last_tokens, last_s) = steps[0], steps[-1]
     return (last_tokens - first_tokens) / max(1e-3, last_s - first_s), 50 * (max(rates) / min(rates) - 1)

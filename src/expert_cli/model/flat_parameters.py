@@ -42,10 +42,7 @@ class FlatParameters:
         return self.flat.grad
 
     def clip(self, largest: float) -> torch.Tensor:
-        """Scale all gradients so that their common norm is at most `largest` (0: leave them).
-
-        Return the norms before that, [1 + tensors]: the common one, then each tensor's, for `dead_layers`.
-        """
+        """Scale gradients to a common norm of at most `largest` (0: none); return the norms before, [1 + tensors]."""
         each = norms([parameter.grad for parameter in self.parameters if parameter.grad is not None])
         total = torch.linalg.vector_norm(each)
         if largest > 0:

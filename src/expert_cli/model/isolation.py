@@ -55,10 +55,7 @@ class Isolation:
 
 
 def packs(longest: int, window: int | None, *, one_document: bool = False) -> list[tuple[int, ...]]:
-    """Return the lengths of documents that take every way through the layers which a run's documents take.
-
-    longest: tokens of its longest document. window: of a sliding window. one_document: no two documents share a row.
-    """
+    """Return the lengths of documents that take every way through the layers which a run's documents take."""
     found = [tuple(min(length, longest) for length in SHORT)]
     if window and window < longest:
         found.append((BESIDE[0], min(window + BEYOND, longest), BESIDE[1]))

@@ -78,9 +78,6 @@ def recurrent_layers(model: PreTrainedModel) -> list[Any]:
 
 
 def read_as_weights(layer: Any) -> set[str]:
-    """Return the names of the linear layers within one that carries a state whose weights it reads itself.
-
-    It passes an adapter by, in some layers only with their CUDA kernels, and then in silence.
-    """
+    """Return the linear layers whose weights a layer that carries a state reads itself, passing an adapter by."""
     linear = {name for name, child in layer.named_children() if isinstance(child, nn.Linear)}
     return linear & set(re.findall(r"self\.(\w+)\.weight\b", inspect.getsource(type(layer))))

@@ -46,10 +46,7 @@ class TokenizerInfo:
 
 
 def load_tokenizer(folder: Path) -> TokenizerInfo:
-    """Return the tokenizer of a model folder; nothing is fetched and no code of the folder runs.
-
-    Raises EnvironmentProblem (none there, no fast backend, no token ends an answer), InputError (of its chat template).
-    """
+    """Return the tokenizer of a model folder, nothing fetched or run. Raises EnvironmentProblem, InputError."""
     try:
         hf = _loaded(folder)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, ImportError) as error:

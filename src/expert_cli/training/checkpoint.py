@@ -87,10 +87,7 @@ class Search(NamedTuple):
 
 
 def write(folder: Path, step: int, parts: CheckpointState) -> None:
-    """Write checkpoint-`step` into `folder`, in place of one that is there, and clean up after killed writers.
-
-    Raises EnvironmentProblem if the disk is full or cannot be written: nothing of this checkpoint is left then.
-    """
+    """Write checkpoint-`step` into `folder`, all or nothing of it, and clean up after killed writers."""
     home, beside, before = (folder / f"{name}-{step}" for name in ("checkpoint", ".writing", ".removed"))
     elsewhere = "give another folder with --output; the checkpoints before are intact"
     with disk_errors(f"cannot write a checkpoint in {folder}", elsewhere):
@@ -211,10 +208,7 @@ class Resumed:
 def find_checkpoint(
     folder: Path, wanted: str, identity: Mapping[str, Any], drift: Collection[str], report: Reporter
 ) -> Resumed | None:
-    """Return the checkpoint to go on from: the newest good one in `folder` ("auto"; None without any), or the one named.
-
-    Raises IntegrityError: it is damaged, or belongs to a run that differs from this one.
-    """
+    """Return the checkpoint to go on from: the newest good one ("auto"; None without any), or the one named."""
     if wanted == AUTO:
         found = latest_valid(folder)
         for line in found.damaged:
@@ -238,10 +232,7 @@ def find_checkpoint(
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """Writes the checkpoints of a run, and puts one, `resumed`, into its trainer; `status` is told how far the run is.
-
-    identity: what a run that goes on must have in common with this one.
-    """
+    """Writes a run's checkpoints, and puts one, `resumed`, into its trainer. identity: what must be the same."""
 
     folder: Path
     identity: Mapping[str, Any]

@@ -51,10 +51,7 @@ class TrainingHealth:
         self._copied.record()
 
     def flush(self) -> None:
-        """Read the figures that were not read yet, and stop a run that has gone wrong.
-
-        Raises TrainingFailed: loss or gradient norm not finite, a loss of exactly 0, layers without any gradient.
-        """
+        """Read the figures that were not read yet. Raises TrainingFailed for a run that has gone wrong."""
         if self._unread is None:
             return
         if self._copied is not None:

@@ -29,10 +29,7 @@ GAIN, ROOMY = 0.9, 0.8
 
 
 def fit_memory(trainer: ExpertTrainer, run: RunConfig, report: Reporter) -> None:
-    """Make a full step fit; what was given up is added to the trainer's `adjusted`, in words. All processes do the same.
-
-    Raises TrainingFailed when nothing more can be done, or nothing may (`on_oom: error`).
-    """
+    """Make a full step fit; `adjusted` has what was given up. All processes do the same. Raises TrainingFailed."""
     while all_reduce_any(not _fits(trainer))[0]:
         schedule = trainer.batches.schedule
         says = f"a full step of {schedule.batch_size} packs does not fit the GPU's memory"

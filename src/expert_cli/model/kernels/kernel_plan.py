@@ -68,10 +68,7 @@ class KernelPlan:
 
 
 def kernel_plan(compute: ComputeConfig, model: ModelConfig, machine: Machine) -> KernelPlan:
-    """Return the plan before the model is there; `apply_kernels` adds what only the model tells.
-
-    Raises InputError for a compiler that there is not.
-    """
+    """Return the plan before the model is there; `apply_kernels` adds what only the model tells. Raises InputError."""
     require_compiler(compute)
     backend, why = choose_attention(compute.attention, compute.device, compute.dtype, machine)
     fused = _fused(compute)
@@ -90,10 +87,7 @@ def kernel_plan(compute: ComputeConfig, model: ModelConfig, machine: Machine) ->
 
 
 def apply_kernels(plan: KernelPlan, model: Any, compute: ComputeConfig, machine: Machine) -> KernelPlan:
-    """Make the plan's choices real on a base model without adapter and return the plan with what was possible.
-
-    Unpacks 4-bit weights where there is room, fuses kernels, sets the attention back end.
-    """
+    """Make the plan's choices real on a base model without adapter and return the plan with what was possible."""
     plan = _for_weights(plan, copy_bytes(model), compute, free_bytes(compute.device))
     if plan.dequantized:
         on_trial = compute.device != "cpu" and (compute.dequantized_copy, compute.on_oom) == ("auto", "fit")

@@ -234,10 +234,7 @@ class _Products(torch.autograd.Function):
 
 
 def _output(base: Any, x: torch.Tensor, part: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
-    """Return a layer's output: x W^T + bias + part B^T.
-
-    The large product is added to LoRA's where it can be: on a GPU, what it reads of the sum meanwhile costs nothing.
-    """
+    """Return x W^T + bias + part B^T; on a GPU the large product is added to LoRA's: what it reads costs nothing."""
     only_multiplies = type(base).forward is torch.nn.Linear.forward and "forward" not in vars(base)
     if not (only_multiplies and base.weight.dtype == x.dtype):
         output: torch.Tensor = base(x)

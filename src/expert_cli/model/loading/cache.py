@@ -51,10 +51,7 @@ def _make(folder: Path, build: Callable[[Path], None], report: Reporter) -> None
 
 
 def fault(folder: Path) -> str:
-    """Return what is wrong with an unpacked folder, "" when it is whole.
-
-    Sizes are always compared; contents are hashed where the time of the last change is not the recorded one.
-    """
+    """Return what is wrong with an unpacked folder, "" when it is whole; contents are hashed where times differ."""
     try:
         return _recorded(folder).damage()
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

