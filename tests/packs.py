@@ -41,10 +41,7 @@ class Lengths(Documents):
     def __len__(self) -> int:
         return len(self.lengths)
 
-    def lengths_of(self, numbers: Ints) -> Ints:
-        assert (np.diff(numbers) > 0).all()
-        return self.lengths[numbers]
-
+    @property
     def mask_lengths(self) -> tuple[Ints, Ints]:
         return self.prompts, self.lengths - self.prompts
 
@@ -72,7 +69,7 @@ def packed(
     home = build(
         folder,
         StoreKey((("a", "b"),)),
-        lambda building: write_shard(building, "train", 0, encoded(*documents)) or {},
+        lambda building: write_shard(building / "train", 0, encoded(*documents)) or {},
         FileHashCache(folder / ".memo.json"),
         NullReporter(),
     )

@@ -70,7 +70,7 @@ def prepare(folder: Path, files: Mapping[str, Content], dataset: Any = None, **c
         words.lines += [*map(str, plan.warnings), *(f"{row.key}: {row.status}" for row in plan.effects)]
         inputs = resolve_inputs(plan.run, words)
         store = store_for(plan.run, inputs, words)
-        shown = shown_documents(plan.run, store, inputs, 10_000)
+        shown = shown_documents(store, inputs, 10_000)
         documents = [parts(document) for document in shown]
     except ExpertError as error:
         return Outcome([], "\n".join(words.lines), f"{error.message}\n{error.hint}")

@@ -122,17 +122,16 @@ def test_staged_data_gives_the_same_key_and_store(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "fast").rglob("*.jsonl")] == ["train.jsonl"]
 
 
-def test_what_evaluates_and_stands_in_the_training_rows_is_told_again_from_the_store(
+def test_what_evaluates_and_stands_in_the_training_rows_is_told_and_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A second call looks at no row; cases that changed meanwhile are told as not looked for."""
+    """A second call looks at no row."""
     row = {"id": "a", "verifier": "exact", "expected": "yes", "prompt": "Say 2."}
     said = {"instruction": "say  9.", "input": "", "output": "no"}
     filters = {"deduplicate": True, "max_length": 40}
     dataset = {"validation_path": "valid.jsonl", "filters": filters}
     manifest = project(tmp_path / "one", [*ROWS, ROWS[5]], dataset=dataset, cases=[row])
     projects.write_rows(tmp_path / "one" / "valid.jsonl", [said, said | {"instruction": "?"}])
-    cases = tmp_path / "one" / "tests" / "cases.jsonl"
     built = pretokenize("--manifest", manifest)[0]
     monkeypatch.setattr(build, "select", None)
     again = pretokenize("--manifest", manifest)[0]
@@ -140,17 +139,14 @@ def test_what_evaluates_and_stands_in_the_training_rows_is_told_again_from_the_s
     assert built["overlap"] == again["overlap"]
     validation = built["overlap"]["validation"]
     assert (validation["rows"], validation["same"]) == (2, 1)
-    assert validation["examples"] == ["one/valid.jsonl:row 1 as one/train.jsonl:row 10"]
-    assert built["overlap"]["cases"]["examples"] == ["tests/cases.jsonl:1 as one/train.jsonl:row 3"]
+    assert built["overlap"]["cases"] == {"rows": 1, "same": 1}
     longer = [row for row in ROWS if len(row["instruction"] + row["output"]) > 40]
     assert built["dropped"] == {"longer than 40 characters": len(longer), "repeated": 1}
-    shown = CliRunner().invoke(app, ["pretokenize", "--manifest", str(manifest)], catch_exceptions=False).output
-    shown = " ".join(shown.split())
-    assert "1 of 2 validation rows stand in the training rows, too: " in shown
-    assert "1 of 1 cases stand in the training rows, too" in shown
-    cases.write_text(json.dumps(row | {"prompt": "Say 3."}) + "\n", encoding="utf-8")
-    changed = CliRunner().invoke(app, ["pretokenize", "--manifest", str(manifest)], catch_exceptions=False).output
-    assert "cases stand" not in " ".join(changed.split())
+    force = ["pretokenize", "--manifest", str(manifest), "--force"]
+    monkeypatch.undo()
+    shown = " ".join(CliRunner().invoke(app, force, catch_exceptions=False).output.split())
+    assert "1 of 2 validation rows stand in the training rows, too; " in shown
+    assert "1 of 1 cases stand in the training rows, too; " in shown
 
 
 TALK = {
@@ -161,27 +157,16 @@ TALK = {
         {"role": "assistant", "content": "yes yes"},
     ]
 }
-LONG = {"instruction": "word " * 60, "output": "yes " * 60}
-SHOWN_ROWS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "conversation": (TALK, {"max_seq_length": 256}),
-    "truncated": (LONG, {}),
-}
 
 
-@pytest.mark.parametrize(("row", "config"), SHOWN_ROWS.values(), ids=SHOWN_ROWS)
-def test_tokens_and_mask_are_those_of_the_store(tmp_path: Path, row: dict[str, Any], config: dict[str, Any]) -> None:
-    (store,) = pretokenize("-m", project(tmp_path, [row] * 3, **config), "--show", "2")
+def test_tokens_and_mask_are_those_of_the_store(tmp_path: Path) -> None:
+    (store,) = pretokenize("-m", project(tmp_path, [TALK] * 3, max_seq_length=256), "--show", "2")
     document = store["documents"][1]
     stored = load_from_disk(store["path"])["train"][1]
     assert len(store["documents"]) == 2
     assert document["ids"] == stored["input_ids"]
     assert "".join(document["tokens"]) == tiny.tiny_tokenizer().decode(stored["input_ids"])
-    if all(document["kept"]):
-        assert document["trained"] == stored["completion_mask"]
-    else:
-        assert (row is LONG, sum(document["kept"])) == (True, 64)
-        both = [had and kept for had, kept in zip(stored["completion_mask"], document["kept"], strict=True)]
-        assert sum(both) - 1 == sum(document["trained"]), "the first token behind the gap has another before it"
+    assert document["trained"] == stored["completion_mask"]
 
 
 def test_marks_tell_trained_from_untrained_without_colors(tmp_path: Path) -> None:

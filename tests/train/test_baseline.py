@@ -97,10 +97,10 @@ def test_examples_are_training_rows_as_turns(by: TrainedAdapter, document: dict[
 
 
 def test_no_example_is_a_cases_own_row_or_answers_its_input(by: TrainedAdapter) -> None:
-    first = [row.prompt for row in drawn_shots(by, 4, [], NullReporter())]
+    first = [row.question[0] for row in drawn_shots(by, 4, [], NullReporter())]
     (asked,) = cases_of(by.plan, None, 1)
     own = [replace(asked, prompt=first[1])]
-    assert [row.prompt for row in drawn_shots(by, 3, own, NullReporter())] == [first[0], first[2], first[3]]
+    assert [row.question[0] for row in drawn_shots(by, 3, own, NullReporter())] == [first[0], first[2], first[3]]
     assert len(drawn_shots(by, len(SEVEN) - 1, own, NullReporter())) == len(SEVEN) - 1
     with pytest.raises(InputError, match="too few training rows"):
         drawn_shots(by, len(SEVEN), own, NullReporter())
@@ -110,7 +110,7 @@ def test_held_out_rows_are_no_examples(by: TrainedAdapter) -> None:
     data = replace(by.plan.run.data, validation_share=0.5, seed=5)
     other = replace(by, plan=replace(by.plan, run=replace(by.plan.run, data=data)))
     trained = select_rows(data, locate_data(data, NullReporter()), NullReporter()).rows()
-    shown = {row.prompt for row in drawn_shots(other, len(SEVEN) // 2, [], NullReporter())}
+    shown = {row.question[0] for row in drawn_shots(other, len(SEVEN) // 2, [], NullReporter())}
     assert shown == {row.question[0] for row in trained}
     assert len(shown) == len(SEVEN) // 2
 

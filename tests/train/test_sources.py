@@ -100,7 +100,7 @@ def test_cases_are_shown_their_database_and_the_evaluation_keeps_that(expert: Pa
 def test_a_manifest_that_shows_otherwise_does_not_change_what_the_expert_is_shown(expert: Path) -> None:
     by = trained_in(expert)
     document = read_json(by.plan.run.manifest)
-    document["training"]["dataset"]["schema_prompt"]["style"] = "create_table"
+    document["training"]["dataset"]["schema_prompt"]["style"] = "joins"
     other = by.plan.run.manifest.with_name("other.json")
     other.write_text(json.dumps(document), encoding="utf-8")
     shown = trained_in(expert, other).plan.run.data.schema_prompt

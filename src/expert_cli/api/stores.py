@@ -73,7 +73,7 @@ def pretokenize(
     report = describe(run, store)
     if prune:
         remove_others(run.store, store.key.sha256, run.expert, reporter)
-    return replace(report, shown=shown_documents(run, store, inputs, documents) if documents else ())
+    return replace(report, shown=shown_documents(store, inputs, documents) if documents else ())
 
 
 @disk_errors()

@@ -17,7 +17,7 @@ from expert_cli.errors import ExpertError, InputError
 if TYPE_CHECKING:
     from expert_cli.pipeline.pretokenize import ShownDocument, StoreExplanation, StoreReport
 
-_MARKS = {"trained": "»", "not trained": "|", "left out": "×"}
+_MARKS = {True: "»", False: "|"}
 
 
 def pretokenize(
@@ -107,9 +107,9 @@ def _show(console: Console, found: StoreReport | StoreExplanation) -> None:
     console.table(title, ["max_seq_length", "rows", "full", "documents cut", "tokens cut"], sizes)
     shown: Sequence[ShownDocument] = getattr(found, "shown", ())
     if shown:
-        console.text("» trained, | not trained, × left out by max_seq_length; ¦ between tokens, ¶ a line feed")
+        console.text("» trained, | not trained; ¦ between tokens, ¶ a line feed")
     for number, document in enumerate(shown, 1):
         console.text(f"document {number}: {len(document.ids):,} tokens, {sum(document.trained):,} trained")
-        for state, tokens in document.runs():
+        for trained, tokens in document.runs():
             text = "¦".join(token.replace("\n", "¶\n") for token in tokens if token).removesuffix("\n")
-            console.text("\n".join(f"{_MARKS[state]} {line}" for line in text.split("\n")))
+            console.text("\n".join(f"{_MARKS[trained]} {line}" for line in text.split("\n")))

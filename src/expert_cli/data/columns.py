@@ -78,11 +78,7 @@ class Columns:
 
 
 def choose_columns(names: Sequence[str], mapping: ColumnMapping, where: str) -> Columns:
-    """Return the columns to read out of `names`, those that the rows at `where` have.
-
-    Raises InputError: a mapped column is absent, the response (or the instruction) is missing or ambiguous, rows of another
-    task, which are read where the manifest names columns.
-    """
+    """Return the columns to read out of `names`, which rows at `where` have. Raises InputError: it cannot be told."""
     named = {role: find_column(column, names) or column for role, column in mapping.columns().items()}
     for columns, what in () if named else _OTHER_TASKS.items():
         if all(find_column(name, names) for name in columns.split()):
@@ -92,7 +88,7 @@ def choose_columns(names: Sequence[str], mapping: ColumnMapping, where: str) -> 
             )
     for role, column in named.items():
         if column not in names:
-            told = f'{where}: the column "{column}" of "field_mapping.{role}" is not there; columns: {listed(names)}'
+            told = f'{where}: the column "{column}" of "field_mapping.{role}" is not there; columns: {", ".join(names[:20])}'
             raise InputError(told, "Name one of these columns.")
     usual = {role: [*filter(None, (find_column(name, names) for name in known))] for role, known in USUAL_NAMES.items()}
     form = _form(named, usual)
@@ -115,12 +111,6 @@ def find_column(wanted: str, names: Sequence[str]) -> str:
     return wanted if wanted in names else alike[0] if len(alike) == 1 else ""
 
 
-def listed(names: Sequence[str], at_most: int = 20) -> str:
-    """Return the names as a message shows them."""
-    shown = ", ".join(names[:at_most])
-    return f"{shown} and {len(names) - at_most} more" if len(names) > at_most else shown or "none"
-
-
 def _form(named: Mapping[str, str], usual: Mapping[str, list[str]]) -> Form:
     """Return which form the rows have: by the columns that are named, else the first of which there are columns."""
     roles = [role for role in named if role != "database"]
@@ -129,38 +119,29 @@ def _form(named: Mapping[str, str], usual: Mapping[str, list[str]]) -> Form:
         several = "; ".join(" and ".join(of_form) for of_form in FORMS.values() if not set(roles).isdisjoint(of_form))
         told = f'"field_mapping" names {" and ".join(roles)}, which are of rows of several kinds'
         raise InputError(told, f"Keep one of: {several}.")
-    for form in forms:
-        if form in named or (form == "messages" and usual[form]):
-            return form
-        # a text stands last among the instruction's names: met first there, no better instruction exists
-        if (
-            form == "text"
-            and usual[form]
-            and usual["instruction"][:1] == usual["text"][:1]
-            and not (usual["response"] or usual["input"])
-        ):
-            return form
-        if form == "segments" and usual[form] and not (usual["instruction"] or usual["response"] or named):
-            return form
-    return "pair"
+    # a text stands last among the instruction's names: met first there, no better instruction exists
+    is_document = usual["instruction"][:1] == usual["text"][:1] and not (usual["response"] or usual["input"])
+    is_there = {
+        "messages": usual["messages"],
+        "text": usual["text"] if is_document else [],
+        "segments": [] if usual["instruction"] or usual["response"] or named else usual["segments"],
+    }
+    return next((form for form in forms if form in named or is_there.get(form)), "pair")
 
 
 def _pair(named: Mapping[str, str], usual: Mapping[str, list[str]], names: Sequence[str], where: str) -> dict[str, str]:
     """Return the columns of question and answer. Raises InputError: these cannot be told."""
-    instruction, what = named.get("instruction", ""), ""
+    instruction = named.get("instruction", "")
     answers = [named["response"]] if "response" in named else [one for one in usual["response"] if one != instruction]
     response = answers[0] if answers else ""
     instruction = instruction or next((one for one in usual["instruction"] if one != response), "")
+    if len(answers) == 1 and instruction:
+        return {"instruction": instruction, "response": response}
+    what = f"no column is recognized as the {'instruction' if answers else 'response'}"
     if len(answers) > 1:
         what = f"{len(answers)} columns could be the response ({', '.join(map(json.dumps, answers))})"
-    elif not answers:
-        what = "no column is recognized as the response"
-    elif not instruction:
-        what = f'no column is recognized as the instruction beside "{response}"'
-    if what:
-        told = f"{where}: {what}; columns: {listed(names)}"
-        raise InputError(told, f'Write in training.dataset: "field_mapping": {_mapping_text(instruction, response)}.')
-    return {"instruction": instruction, "response": response}
+    told = f"{where}: {what}; columns: {', '.join(names[:20]) or 'none'}"
+    raise InputError(told, f'Write in training.dataset: "field_mapping": {_mapping_text(instruction, response)}.')
 
 
 def _mapping_text(instruction: str, response: str) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -24,7 +24,7 @@ from expert_cli.utils.files import stamp
 
 MOST_ROWS = 20_000  # of a table, the first ones: values further down are not found
 MOST_STEPS = 300_000_000  # of SQLite's machine, for the values of a database
-_CREATE = re.compile(r"\bCREATE\s+(?:TEMP(?:ORARY)?\s+)?(?:TABLE|VIEW)\b(?!\s+[\"`\[]?sqlite_)", re.IGNORECASE)
+CREATE = re.compile(r"\bCREATE\s+(?:TEMP(?:ORARY)?\s+)?(?:TABLE|VIEW)\b(?!\s+[\"`\[]?sqlite_)", re.IGNORECASE)
 _DENIED = dict.fromkeys((sqlite3.SQLITE_SELECT, sqlite3.SQLITE_ATTACH), sqlite3.SQLITE_DENY)  # a text only defines
 _COLUMNS = r"""SELECT t.name, c.name, type, pk FROM (
   SELECT rowid AS place, name FROM sqlite_master
@@ -120,7 +120,7 @@ def _read_file(file: Path, *_stamp: int) -> Database:
 @lru_cache(maxsize=256)
 def read_text(text: str) -> Database:
     """Return the tables that a text creates. Raises InputError: there are none, or SQLite refuses a statement."""
-    start = _CREATE.search(text)
+    start = CREATE.search(text)
     if start is None:
         raise InputError("no CREATE TABLE stands in the input", "give the tables, or the database")
     try:
@@ -130,17 +130,12 @@ def read_text(text: str) -> Database:
             for piece in re.split(r"(?<=;)", text[start.start() :]):
                 statement += piece
                 if sqlite3.complete_statement(statement) or not piece.endswith(";"):
-                    connection.execute(statement if _CREATE.match(statement.lstrip()) else "")
+                    connection.execute(statement if CREATE.match(statement.lstrip()) else "")
                     statement = ""
             connection.set_authorizer(None)
             return Database(_tables(connection))
     except (sqlite3.Error, ValueError) as error:  # ValueError: of a NUL, of half a surrogate pair
         raise InputError(f"SQLite refuses a CREATE statement of the input: {error}", "mend it") from error
-
-
-def creates_tables(text: str) -> bool:
-    """Whether a CREATE statement of a table or view stands in a text."""
-    return _CREATE.search(text) is not None
 
 
 def _tables(connection: sqlite3.Connection) -> dict[str, Table]:
@@ -218,10 +213,7 @@ _STOPPED = frozenset(map(stem, _STOP_WORDS))
 
 
 def show_database(settings: SchemaPromptConfig, name: str, input_: str, question: str, answer: str) -> str:
-    """Return what a training row is shown, of the database of that name, or where it has none of its input.
-
-    Raises InputError: there is no such database, or no CREATE TABLE in the input.
-    """
+    """Return what a row is shown, of the database of that name, else of its input. Raises InputError: there is none."""
     if name in (".", "..") or PurePath(name).name != name:
         raise InputError(f"{name!r} in the column {settings.database_column!r} names no database", "give a name")
     file = settings.file_named(name) if name else None
@@ -267,7 +259,7 @@ def schema_prompt(settings: SchemaPromptConfig, question: str, input_: str, file
         foreign_keys = [key for key in table.foreign_keys if settings.keys and key[0] in keys]
         primary_key = table.primary_key if settings.keys else []
         shown.append(replace(table, columns=columns, primary_key=primary_key, foreign_keys=foreign_keys, values=values))
-    return _STYLES[settings.style](shown)
+    return (_joins if settings.style == "joins" else _compact)(shown)
 
 
 @lru_cache(maxsize=10_000)
@@ -352,20 +344,6 @@ def _joins(tables: list[Table]) -> str:
     return "\n".join(lines)
 
 
-def _create_table(tables: list[Table]) -> str:
-    """Return CREATE TABLE statements, values in comments: `CREATE TABLE head (age INT /* 56 */, PRIMARY KEY (head_id));`."""
-    statements = []
-    for table in tables:
-        shown = {name: f"/* {', '.join(values)} */" if values else "" for name, values in table.values.items()}
-        items = [" ".join(filter(None, (written(name), type_, shown[name]))) for name, type_ in table.columns.items()]
-        items += [f"PRIMARY KEY ({', '.join(map(written, table.primary_key))})"] if table.primary_key else []
-        for other, pairs in table.foreign_keys:
-            own, theirs = (", ".join(map(written, names)) for names in (pairs, pairs.values()))
-            items.append(f"FOREIGN KEY ({own}) REFERENCES {written(other)} ({theirs})")
-        statements.append(f"CREATE TABLE {written(table.name)} ({', '.join(items)});")
-    return " ".join(statements)
-
-
 def _lines(tables: list[Table], write: Callable[[str], str], column: Callable[[Table, str], list[str]]) -> list[str]:
     columns = [", ".join(" ".join(filter(None, column(table, name))) for name in table.columns) for table in tables]
     return [HEADING, *(f"{write(table.name)}({of_table})" for table, of_table in zip(tables, columns, strict=True))]
@@ -390,10 +368,3 @@ def written(name: str) -> str:
         if re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) and connection.execute(query).fetchall() == [("a name",)]:
             return name
     return quoted(name)
-
-
-_STYLES: Mapping[str, Callable[[list[Table]], str]] = {
-    "compact": _compact,
-    "joins": _joins,
-    "create_table": _create_table,
-}

@@ -1,11 +1,9 @@
 """Documents become token ids and the mask of the trained ones, in bulk.
 
 Each piece is encoded by itself, as generation encodes a prompt and writes an answer, so that no merge crosses the border. A
-tokenizer that puts a blank before the first word of any text (SentencePiece's prefix space) would put one within the document:
-there the whole text is encoded, and a border stands behind the ids that both the beginning and the whole have.
-
-fastokens is 20 to 40 times as fast as tokenizers. It is used where it gives the same ids for a sample of these very rows, and
-what it refuses is encoded by tokenizers. Both spread a batch over threads with the GIL released.
+tokenizer that puts a blank before the first word of any text (SentencePiece's prefix space) encodes the whole text: there a
+border stands behind the ids that both the beginning and the whole have. fastokens is 20 to 40 times as fast as tokenizers; it
+is used where it gives the same ids for a sample of these very rows, and what it refuses is encoded by tokenizers.
 """
 
 from __future__ import annotations
@@ -14,13 +12,11 @@ import json
 import os
 import unicodedata
 from collections.abc import Sequence
-from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from importlib.metadata import version
 from itertools import accumulate, chain
-from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,11 +25,12 @@ from numpy.typing import NDArray
 from expert_cli._compat import MARKERS
 from expert_cli.data.templates.chat import Template
 from expert_cli.data.templates.mask import Document, common
+from expert_cli.errors import ExpertError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-_SAMPLE_TEXTS, _SAMPLE_OF_BATCH, _SAMPLE_CHARACTERS = 128, 16, 2_000
+_SAMPLE_OF_BATCH, _SAMPLE_CHARACTERS = 16, 2_000
 Ids = tuple[NDArray[np.int32], NDArray[np.int64]]
 """The ids of texts end to end, int32 [tokens], and how many each has, int64 [texts]."""
 
@@ -56,8 +53,6 @@ class Encoded:
     def trained_only(self) -> tuple[Encoded, NDArray[np.bool_]]:
         """Return the documents that have a trained token, and which ones these are."""
         sizes = np.diff(self.offsets)
-        if sizes.all() and self.trained[self.offsets[1:] - 1].all():  # each ends with a trained token, as nearly all do
-            return self, sizes > 0
         good = np.diff(np.append(0, self.trained.cumsum())[self.offsets]) > 0
         kept = np.repeat(good, sizes)
         return Encoded(self.ids[kept], np.append(0, sizes[good].cumsum()), self.trained[kept]), good
@@ -66,37 +61,15 @@ class Encoded:
 EMPTY = Encoded(np.zeros(0, np.int32), np.zeros(1, np.int64), np.zeros(0, np.bool_))
 
 
-@dataclass
-class Sample:
-    """Texts of rows that tell whether two tokenizers are equal: the beginnings of some, and every character beyond ASCII."""
-
-    kept: list[str] = field(default_factory=list)
-    characters: set[str] = field(default_factory=set)
-
-    @classmethod
-    def of(cls, texts: Sequence[str]) -> Sample:
-        """Return the sample of some rows' texts."""
-        kept = [text[:_SAMPLE_CHARACTERS] for text in texts[:: len(texts) // _SAMPLE_OF_BATCH + 1]]
-        return cls(kept, set().union(*(text for text in texts if not text.isascii())))
-
-    def add(self, other: Sample) -> None:
-        """Add the sample of rows that follow; of all a part stays."""
-        self.characters |= other.characters
-        self.kept += other.kept
-        if len(self.kept) > _SAMPLE_TEXTS:
-            self.kept = self.kept[::2]
-
-    def texts(self) -> list[str]:
-        """Return them; each character stands by itself, between letters and digits, and twice."""
-        odd = [f"{c} a{c}b {c}{c}1{c}" for c in sorted(self.characters | set(map(chr, range(1, 256))))]
-        return ["", *self.kept, *odd]
+class OtherIds(ExpertError):
+    """fastokens gives other ids than tokenizers for a sample of these rows."""
 
 
 class Encoder:
-    """Encodes documents. fast: by fastokens where it can be this tokenizer; `agrees` tells whether its ids are right."""
+    """Encodes documents. fast: by fastokens where it can be this tokenizer, which is compared on a sample of the rows."""
 
     def __init__(self, template: Template, *, fast: bool = False) -> None:
-        """Take the template's tokenizer; fastokens is loaded meanwhile."""
+        """Take the template's tokenizer."""
         self.template, self.fast = template, fast
         self.tokenizer: PreTrainedTokenizerFast = template.tokenizer
         self._backend = self.tokenizer.backend_tokenizer
@@ -104,29 +77,19 @@ class Encoder:
         self._backend.no_padding()
         texts = [text for text, _ in template.probe]
         self.by_pieces = [*chain(*self._lists(texts))] == self._lists(["".join(texts)])[0]
-        self._reason, self._loading = "nothing else was tried", Future[Fastokens | None]()
-        if fast and self.by_pieces:
-            Thread(
-                target=self._load, daemon=True
-            ).start()  # a pool's would be waited for at the end, and hold up Ctrl-C
-        else:
-            self._loading.set_result(None)
+        self._batches, self._seen = 0, set[str]()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Send what makes an encoder to another machine: fastokens' tokenizer cannot be sent."""
         return partial(Encoder, fast=self.fast), (self.template,)
 
-    def _load(self) -> None:
-        try:
-            fast = Fastokens(self.tokenizer)
-            self._reason = "gives the ids of tokenizers for a sample of these rows"
-        except Exception as error:  # noqa: BLE001  whatever it raises, tokenizers encodes
-            fast, self._reason = None, f"fastokens cannot be this tokenizer: {str(error)[:200]}"
-        self._loading.set_result(fast)
-
     @cached_property
     def _fast(self) -> Fastokens | None:
-        return self._loading.result()
+        if not (self.fast and self.by_pieces):
+            return None
+        with suppress(Exception):  # whatever it raises, tokenizers encodes
+            return Fastokens(self.tokenizer)
+        return None
 
     @property
     def engine(self) -> str:
@@ -134,21 +97,26 @@ class Encoder:
         name = "fastokens" if self._fast else "tokenizers"
         return f"{name} {version(name)}"
 
-    def __str__(self) -> str:
-        """Return what encodes, and why."""
-        return f"{self.engine}: {self._reason}"
-
-    def agrees(self, sample: Sample) -> bool:
-        """Return whether the ids of a sample are those that tokenizers gives."""
-        texts = sample.texts()
-        (ids, sizes), (expected, expected_sizes) = self._flat(texts), Encoder(self.template)._flat(texts)
-        return np.array_equal(ids, expected) and np.array_equal(sizes, expected_sizes)
+    def _compare(self, texts: Sequence[str]) -> None:
+        """Compare the ids of all new characters, and of texts of batches 1, 2, 4, 8 and so on. Raises OtherIds."""
+        new = set().union(*(text for text in texts if not text.isascii())) - self._seen
+        new |= set() if self._batches else {*map(chr, range(1, 256))}
+        self._seen |= new
+        sample = [f"{c} a{c}b {c}{c}1{c}" for c in sorted(new)]
+        if self._batches & (self._batches - 1) == 0:
+            sample += [text[:_SAMPLE_CHARACTERS] for text in texts[:: len(texts) // _SAMPLE_OF_BATCH + 1]]
+        self._batches += 1
+        if sample and self._flat(sample)[0].tolist() != Encoder(self.template)._flat(sample)[0].tolist():
+            raise OtherIds("fastokens gives other ids")
 
     def encode(self, documents: Sequence[Document]) -> Encoded:
-        """Encode documents."""
+        """Encode documents. Raises OtherIds: fastokens is not to be used."""
         if self.by_pieces:
             flat = [piece for document in documents for piece in document]
-            ids, sizes = self._flat([text for text, _ in flat])
+            texts = [text for text, _ in flat]
+            if self._fast:
+                self._compare(texts)
+            ids, sizes = self._flat(texts)
             trained = np.repeat(np.array([kept for _, kept in flat], np.bool_), sizes)
             pieces = np.fromiter(map(len, documents), np.int64, len(documents))
             offsets = np.append(0, sizes.cumsum())[np.append(0, pieces.cumsum())]
@@ -246,9 +214,6 @@ def _may_be_numeric(character: str) -> bool:
 
 
 def limit_threads(threads: int) -> None:
-    """Let both engines use at most `threads` threads, 0 = one a core; works only before the first text is encoded.
-
-    The engines have no other switch than the environment, which they read when they start their threads.
-    """
+    """Let both engines use at most so many threads, 0 = one a core; by the environment, before the first text."""
     if threads:
         os.environ["RAYON_NUM_THREADS"] = os.environ["FASTOKENS_BPE_THREADS"] = str(threads)

@@ -1,42 +1,47 @@
 """A raw row -> the one `Row` that everything after it knows: a conversation, a whole text, or segments.
 
-One function a form of file. Nothing is turned into text that is not text.
+One function a form of file. Nothing is turned into text that is not text: what is of another type, empty, or no text that JSON
+has is a `BadRow`, whose reason is in the same words for every row with this fault.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
+import re
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, TypeVar
 
 from expert_cli.config.run_config import ColumnMapping
-from expert_cli.data.columns import Columns
-from expert_cli.data.conversation import beside_content, has_name, mend_calls, turns_of
-from expert_cli.data.field_checks import (
-    BadRow,
-    answer_of,
-    field_of,
-    is_blank,
-    json_text,
-    optional_text,
-    parsed,
-    require_json,
-    text_of,
-)
-from expert_cli.utils.text import type_name
+from expert_cli.data.columns import MEDIA, Columns
+from expert_cli.utils.text import normalize, type_name
 
+T = TypeVar("T")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 TRAILING = "turns after the last answer"
-
-
-class RowExample(NamedTuple):
-    """A row as a question: what is asked, what stands below it, the right answer, and where the row stands."""
-
-    prompt: str
-    input: str
-    answer: str
-    where: str
+Turns = list[dict[str, Any]]
+CALL = "function_call"
+ROLES: Mapping[str, str] = {
+    **{role: role for role in ("system", "developer", "user", "assistant", "tool", CALL)},
+    **dict.fromkeys(("function", "observation"), "tool"),
+    "human": "user",
+    "gpt": "assistant",
+}
+"""The roles of a conversation, OpenAI's, ShareGPT's and LLaMA-Factory's, and what they are here."""
+_PLAIN_ROLES = frozenset(("system", "user", "assistant"))
+_WEIGHTS: Mapping[str, bool] = {"weight": True, "train": True, "loss": True, "loss_mask": True, "masked": False}
+"""Whether a turn is trained, as OpenAI, axolotl and others write it, and whether 1 or true says that it is."""
+REASONING = ("reasoning_content", "thinking", "reasoning")
+_CARRIED: Mapping[str, tuple[type, str]] = {
+    **dict.fromkeys(REASONING, (str, "assistant")),
+    "tool_calls": (list, "assistant"),
+    "tool_call_id": (str, "tool"),
+    "name": (str, "tool"),
+}
+"""What else of a turn reaches the chat template: what it must be, and the role whose turns have it."""
+NULL_ARGUMENTS = "arguments of calls that are null"
 
 
 @dataclass(slots=True)  # not frozen: there are millions, and each would take three times as long to make
@@ -117,17 +122,21 @@ class Row:
             beside + len(self.input) + sum(len(turn["content"]) + len(beside_content(turn)) for turn in self.messages)
         )
 
-    def example(self) -> RowExample | None:
-        """Return it as an example before a question, None where it is more than a question and an answer."""
+    @property
+    def is_example(self) -> bool:
+        """Whether it is a question and its answer alone, as may stand before another question."""
         turns = [turn for turn in self.messages if turn["role"] not in ("system", "developer")]
-        if [turn["role"] for turn in turns] != ["user", "assistant"] or any(map(beside_content, turns)):
-            return None
-        return RowExample(turns[0]["content"], self.input, turns[1]["content"], self.where)
+        return [turn["role"] for turn in turns] == ["user", "assistant"] and not any(map(beside_content, turns))
 
 
 def digest(said: str) -> bytes:
     """Return 16 bytes that are equal for equal texts."""
     return hashlib.blake2b(said.encode(), digest_size=16).digest()
+
+
+def asked_hash(asked: str, below: str) -> bytes:
+    """Return 16 bytes that are equal for what asks the same, letter case and blanks aside; zeros for what asks nothing."""
+    return digest(f"{normalize(asked)}\0{normalize(below)}") if asked.strip() else bytes(16)
 
 
 def to_row(fields: Mapping[str, object], columns: Columns, mapping: ColumnMapping, where: str) -> Row:
@@ -172,22 +181,18 @@ def _of_messages(fields: Mapping[str, object], columns: Columns, mapping: Column
 
 
 def _of_pair(fields: Mapping[str, object], columns: Columns, mapping: ColumnMapping, where: str) -> Row:
-    """Alpaca's instruction, input and output, whatever they are called.
-
-    Or TRL's prompt and completion, which are messages: of these the completion's answers are trained.
-    """
+    """Alpaca's instruction, input and output, by any name; or TRL's prompt and completion, which are messages."""
     sides = (columns.instruction, "user"), (columns.response, "assistant")
     if any(isinstance(fields.get(key), list) for key, _ in sides):
         if columns.database or (columns.input and fields.get(columns.input)):
             told = "is a list of messages, beside a column of the input or of a database"
             raise BadRow(f'"{columns.instruction}" {told}')
-        both = (
-            fields[key] if isinstance(fields.get(key), list) else [{"role": role, "content": text_of(fields, key)}]
-            for key, role in sides
-        )
-        (prompt, _, unread), (turns, trained, more) = (
-            turns_of(said, key, mapping) for said, (key, _) in zip(both, sides, strict=True)
-        )
+        both = []
+        for key, role in sides:
+            said = fields.get(key)
+            said = said if isinstance(said, list) else [{"role": role, "content": text_of(fields, key)}]
+            both.append(turns_of(said, key, mapping))
+        (prompt, _, unread), (turns, trained, more) = both
         row = _up_to_answer(Row(where, turns, trained, is_pair=True, unread=unread | more))
         row.messages, row.trained = [*prompt, *row.messages], [*[False] * len(prompt), *row.trained]
         return row
@@ -231,3 +236,237 @@ def _up_to_answer(row: Row) -> Row:
     if (count := answers[-1] + 1) < len(row.messages):
         row.messages, row.trained, row.unread = row.messages[:count], row.trained[:count], row.unread | {TRAILING}
     return row
+
+
+# The turns of a conversation and their calls -------------------------------------------------------------------------
+
+
+def turns_of(value: object, label: str, mapping: ColumnMapping) -> tuple[Turns, list[bool], Set[str]]:
+    """Return turns as chat templates read them, which are trained, and the fields that nothing reads."""
+    value = parsed(value, label)
+    if not isinstance(value, list):
+        raise BadRow(f'"{label}" is {type_name(value)}, not a list of messages')
+    if not (mapping.role or mapping.content or mapping.roles) and all(map(_is_plain, value)):
+        return value, [turn["role"] == "assistant" for turn in value], frozenset()
+    turns, trained, unread = Turns(), list[bool](), set[str]()
+    for turn in value:
+        if not isinstance(turn, dict):
+            raise BadRow(f"a message is {type_name(turn)}, not an object")
+        read, is_trained, left = _turn(turn, mapping)
+        turns.append(read)
+        trained.append(is_trained)
+        unread |= {f"{label}[].{name}" for name in left}
+    return turns, trained, unread
+
+
+def _is_plain(turn: object) -> bool:
+    """Whether a turn is a role and a text and nothing else, as most are."""
+    if type(turn) is not dict or len(turn) != 2 or turn.get("role") not in _PLAIN_ROLES:
+        return False
+    content = turn.get("content")
+    return type(content) is str and is_unicode(content)
+
+
+def _turn(turn: Mapping[str, Any], mapping: ColumnMapping) -> tuple[dict[str, Any], bool, set[str]]:
+    role_key = next((key for key in (mapping.role, "role") if key in turn), "from")
+    content_key = next((key for key in (mapping.content, "content", "value") if turn.get(key) is not None), "content")
+    said = text_of(turn, role_key, "a message's role")
+    role = dict(mapping.roles).get(said) or ROLES.get(said)
+    if role is None:
+        told = f'a message has the role "{said[:40]}", which is none here'
+        raise BadRow(f'{told}; "field_mapping.roles" says whose turns these are')
+    content = _joined(turn.get(content_key))
+    more = {name: one for name, one in turn.items() if name not in (role_key, content_key) and one is not None}
+    if role == CALL:
+        role, content, more = "assistant", None, {**more, "tool_calls": _calls(content)}
+    carried = _carried(more, role)
+    says = [_flag(more, name) == kept for name, kept in _WEIGHTS.items() if name in more]
+    unread = {name for name, one in more.items() if name not in (*carried, *_WEIGHTS) and one not in ("", [], {})}
+    if content is not None or "tool_calls" not in carried:
+        content = text_of({**turn, content_key: content}, content_key, "a message's content")
+    require_json(carried, "a message")
+    return {"role": role, "content": content or "", **carried}, role == "assistant" and all(says), unread
+
+
+def _flag(more: Mapping[str, object], name: str) -> bool:
+    if more[name] not in (0, 1):
+        raise BadRow(f'a message\'s "{name}" is {more[name]!r:.40}: 0 and false, 1 and true are known')
+    return bool(more[name])
+
+
+def _joined(content: object) -> object:
+    """What a turn says; the text of its parts where it is a list of them."""
+    if not isinstance(content, list):
+        return content
+    for part in content:
+        if not isinstance(part, dict):
+            raise BadRow(f"a part of a message's content is {type_name(part)}, not an object")
+        if (kind := part.get("type") or "text") != "text":
+            raise BadRow(f'a message\'s content has a part of the type "{kind!s:.40}", but text alone is trained')
+    return "".join(text_of(part, "text", "a part of a message's content") for part in content)
+
+
+def _calls(content: object) -> list[dict[str, Any]]:
+    """The calls that a turn of LLaMA-Factory's says, one or a list, as JSON."""
+    said = parsed(content, CALL)
+    calls = said if isinstance(said, list) else [said]
+    if not calls or not all(map(has_name, calls)):
+        raise BadRow('a message of the role "function_call" is not a call with its name as JSON')
+    return [call if "function" in call else {"type": "function", "function": call} for call in calls]
+
+
+def _carried(more: Mapping[str, object], role: str) -> dict[str, object]:
+    """What else a turn says; an empty text or list says nothing."""
+    for name in MEDIA:
+        if more.get(name):
+            raise BadRow(f'a message has "{name}", but text alone is trained')
+    for name, (kind, of) in _CARRIED.items():
+        if more.get(name) and role != of == "assistant":
+            raise BadRow(f'a message of the role "{role}" has "{name}", which only answers have')
+        if name in more and not isinstance(more[name], kind):
+            raise BadRow(f'a message\'s "{name}" is {type_name(more[name])}')
+    calls: Any = more.get("tool_calls") or []
+    if not all(map(has_name, calls)):
+        raise BadRow('a message\'s "tool_calls" is not a list of calls with names')
+    return {name: more[name] for name, (_, of) in _CARRIED.items() if role == of and more.get(name)}
+
+
+def mend_calls(turns: Sequence[Mapping[str, Any]], tools: Sequence[Any]) -> tuple[Turns, list[Any], Set[str]]:
+    """Return turns and tools without what a table added: one type for a column gives all the fields of all others, as nulls.
+
+    JSON Schema has no keyword whose value is null but `default` and `const`; an argument may be null where its tool's schema
+    speaks of null. Nothing, null and "" are no arguments: {}. Arguments that are left out are unread.
+    """
+    tools, mended, unread = [*map(_without_nulls, tools)], [*map(dict, turns)], set[str]()
+    parameters = {tool["name"]: _object(tool.get("parameters")) for tool in map(_function, tools)}
+    for turn in mended:
+        calls = []
+        for call in turn.get("tool_calls", ()):
+            function = _function(call)
+            given = _arguments(function.get("arguments"))
+            known = _object(parameters.get(function["name"], {}).get("properties"))
+            nulls = {
+                name for name, one in given.items() if one is None and "null" not in json_text(known.get(name, ""))
+            }
+            unread |= {NULL_ARGUMENTS} if nulls else set()
+            function = {**function, "arguments": {name: given[name] for name in given if name not in nulls}}
+            calls.append({"type": "function", **(call if "function" in call else {}), "function": function})
+        if calls:
+            turn["tool_calls"] = calls
+    return mended, tools, unread
+
+
+def _without_nulls(schema: Any) -> Any:
+    if not isinstance(schema, dict):
+        return [*map(_without_nulls, schema)] if isinstance(schema, list) else schema
+    kept = ((name, one) for name, one in schema.items() if one is not None or name in ("default", "const"))
+    return {name: _without_nulls(one) for name, one in kept}
+
+
+def _arguments(given: object) -> dict[str, Any]:
+    """Arguments of a call, an object or its JSON text."""
+    try:
+        value = (json.loads(given) if given.strip() else {}) if isinstance(given, str) else given
+    except (ValueError, RecursionError) as error:
+        raise BadRow("arguments of a call are text that is not JSON") from error
+    if isinstance(value, str):
+        raise BadRow("arguments of a call are JSON text within JSON text: encode them once")
+    if value is not None and not isinstance(value, dict):
+        raise BadRow("arguments of a call are not an object")
+    return value or {}
+
+
+def _function(tool: Any) -> dict[str, Any]:
+    """What has the name of a tool, or of a call of one; {} where nothing has."""
+    function = tool.get("function") or tool if isinstance(tool, dict) else {}
+    return _object(function)
+
+
+def _object(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def has_name(tool: object) -> bool:
+    """Return whether this is a tool, or a call of one, with its name."""
+    name = _function(tool).get("name")
+    return isinstance(name, str) and bool(name)
+
+
+def beside_content(turn: Mapping[str, Any]) -> str:
+    """Return as JSON what a turn has beside its role and content, "" for nothing."""
+    return json_text({name: turn[name] for name in turn if name not in ("role", "content")}) if len(turn) > 2 else ""
+
+
+# Fields --------------------------------------------------------------------------------------------------------------
+
+
+class BadRow(Exception):
+    """The reason why a row cannot be used."""
+
+
+def field_of(fields: Mapping[str, Any], key: str, kind: type[T], what: str, label: str = "") -> T:
+    """Return a field of this type, `what` in words; `label` names it where the key alone would not. Raises BadRow."""
+    label = label or f'"{key}"'
+    value = fields.get(key)
+    if value is None:
+        raise BadRow(f"{label} is {'null' if key in fields else 'missing'}")
+    if not isinstance(value, kind):
+        hint = ": write it as JSON text" if kind is str and isinstance(value, dict | list) else ""
+        raise BadRow(f"{label} is {type_name(value)}, not {what}{hint}")
+    return value
+
+
+def optional_text(fields: Mapping[str, Any], key: str) -> str:
+    return text_of(fields, key) if key and fields.get(key) is not None else ""
+
+
+def text_of(fields: Mapping[str, Any], key: str, label: str = "") -> str:
+    """Return the text of a field, which `label` names where the key alone would not. Raises BadRow."""
+    value = field_of(fields, key, str, "text", label)
+    if not is_unicode(value):
+        raise BadRow(f"{label or json_text(key)} is not Unicode text (half of a surrogate pair)")
+    return value
+
+
+def is_unicode(text: str) -> bool:
+    """Whether a text is Unicode: JSON can spell half of a surrogate pair."""
+    return text.isascii() or not _SURROGATE.search(text)
+
+
+def answer_of(fields: Mapping[str, Any], key: str) -> str:
+    """Return the text of a field that must say something. Raises BadRow."""
+    value = text_of(fields, key)
+    if is_blank(value):
+        raise BadRow(f'"{key}" is empty')
+    return value
+
+
+def is_blank(text: str) -> bool:
+    """Whether a text shows nothing: blanks, or characters without a form like U+200B."""
+    said = text.strip()
+    return not said or not (said.isascii() or any(map(str.isprintable, said)))
+
+
+def parsed(value: object, label: str) -> Any:
+    """Return a field that may hold its value as JSON text."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value) if value.strip() else None
+    except (ValueError, RecursionError) as error:
+        raise BadRow(f'"{label}" is not JSON') from error
+
+
+def require_json(value: object, label: str) -> None:
+    """Refuse what chat templates cannot be given: fields of Parquet may hold what JSON has no word for."""
+    try:
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+    except UnicodeEncodeError as error:
+        raise BadRow(f"{label} is not Unicode text (half of a surrogate pair)") from error
+    except (ValueError, TypeError, RecursionError) as error:
+        raise BadRow(f"{label} holds what JSON cannot") from error
+
+
+def json_text(value: object) -> str:
+    """Return a value as JSON."""
+    return json.dumps(value, ensure_ascii=False)

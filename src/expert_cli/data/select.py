@@ -1,20 +1,20 @@
 """Which rows of the sources are taken, and how often: slices, filters, repeats, weights, the split of validation rows.
 
-The files are read once. Everything that needs a count or another row is decided afterwards, by hashes of 16 bytes that are
-kept of each good row where they are needed. Where chance decides, rows are ordered by a keyed hash, never by a random
-generator whose algorithm may change.
+The files are read once. What needs a count or another row is decided afterwards, by hashes of 16 bytes of each good row. Where
+chance decides, rows are ordered by a keyed hash, never by a random generator whose algorithm may change.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import chain, compress, islice
-from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
+from itertools import accumulate, chain, islice
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,21 +23,21 @@ from expert_cli.config.data_sources import parse_split
 from expert_cli.config.run_config import ColumnMapping, DataConfig
 from expert_cli.data.columns import Columns, choose_columns
 from expert_cli.data.database_prompt import show_database
-from expert_cli.data.field_checks import BadRow
-from expert_cli.data.overlap import asked_hash
+from expert_cli.data.encode import EMPTY, Encoded, Encoder
 from expert_cli.data.reading import RawRow, rows_of
-from expert_cli.data.rows import Row, digest, to_row
+from expert_cli.data.rows import BadRow, Row, asked_hash, digest, to_row
 from expert_cli.data.sources import DataFile, Located, LocatedData
+from expert_cli.data.templates.mask import Document
 from expert_cli.errors import InputError
 from expert_cli.utils.reporter import Reporter
-from expert_cli.utils.text import short_place
 
 FIRST_ROWS = 200
 """So many rows of a source decide its columns."""
 BAD_SHARE = 0.01
 """The share of bad rows in a source above which it is refused."""
 _BATCH_ROWS = 1_000
-_MOST_EXAMPLES, _MOST_ALIKE = 5, 2
+_MOST_WAITING = 16
+_MOST_EXAMPLES = 5
 Split = Literal["train", "validation"]
 FlatMap: TypeAlias = Callable[[Callable[[Any], Iterator[Any]], Sequence[Any]], Iterator[Any]]
 """Calls a function with each of some things, and yields what the calls yield, in order: here, or on other machines."""
@@ -52,22 +52,21 @@ def local_flat_map(function: Callable[[Any], Iterator[Any]], things: Sequence[An
 class RowReport:
     """What became of the rows that were read.
 
-    mapping: which column became what. dropped: bad rows by reason, the first few as "where: reason" in `examples`. filtered:
-    good rows that are left out, by reason. unread: columns, fields of messages ("messages[].id") and turns that nothing reads.
+    dropped: bad rows by reason, the first few as "where: reason" in `examples`. filtered: good rows that are left out, by
+    reason. unread: columns, fields of messages ("messages[].id") and turns that nothing reads. forms: whole texts by form.
     """
 
     read: int = 0
-    mapping: str = ""
     dropped: Counter[str] = field(default_factory=Counter)
     examples: list[str] = field(default_factory=list)
     filtered: Counter[str] = field(default_factory=Counter)
-    unread: list[str] = field(default_factory=list)
+    unread: dict[str, None] = field(default_factory=dict)
+    forms: Counter[str] = field(default_factory=Counter)
 
     def drop(self, reason: str, where: str) -> None:
         """Count one bad row."""
         self.dropped[reason] += 1
-        if self.dropped[reason] <= _MOST_ALIKE:
-            self.examples = [*self.examples, f"{where}: {reason}"][:_MOST_EXAMPLES]
+        self.examples = [*self.examples, f"{where}: {reason}"][:_MOST_EXAMPLES]
 
     def bad(self) -> str:
         """Return in words how many rows are bad, and the first ones."""
@@ -78,42 +77,33 @@ class RowReport:
     def add(self, other: RowReport) -> None:
         """Add what became of rows that follow."""
         self.read += other.read
-        self.mapping = "; ".join(dict.fromkeys(filter(None, [*self.mapping.split("; "), other.mapping])))
-        self.dropped.update(other.dropped)
         self.examples = [*self.examples, *other.examples][:_MOST_EXAMPLES]
-        self.filtered.update(other.filtered)
-        self.unread = list(dict.fromkeys([*self.unread, *other.unread]))
+        for mine, its in ((self.dropped, other.dropped), (self.filtered, other.filtered), (self.forms, other.forms)):
+            mine.update(its)
+        self.unread |= other.unread
 
 
 class FileSlice(NamedTuple):
     """Rows of a file, by their numbers in it."""
 
     file: DataFile
-    start: int
-    stop: int
+    start: int = 0
+    stop: int = sys.maxsize
 
 
 @dataclass
 class RowBatch:
-    """Good rows of a file in their order, their numbers in it, and what became of all that were read with them.
+    """Good rows of a file in their order, as documents where there is an encoder, and what became of all that were read.
 
-    hashes: where they are wanted, 16 bytes of each row: "repeats" are equal for repeated rows, "asked" for one question, and
-    "ranks" are their order for the validation split.
+    counts: int64 [rows], how many documents with a trained token each has. hashes: where they are wanted, 16 bytes of each row:
+    "repeats" are equal for repeated rows, "asked" for one question, "ranks" are their order for the validation split.
     """
 
-    file: DataFile
     report: RowReport
     rows: list[Row] = field(default_factory=list)
-    numbers: list[int] = field(default_factory=list)
+    encoded: Encoded = EMPTY
+    counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     hashes: dict[str, list[bytes]] = field(default_factory=lambda: {"repeats": [], "ranks": [], "asked": []})
-
-    def keep(self, which: Sequence[bool]) -> None:
-        """Keep some of the rows."""
-        self.rows, self.numbers = [*compress(self.rows, which)], [*compress(self.numbers, which)]
-        self.hashes = {name: [*compress(hashes, which)] for name, hashes in self.hashes.items()}
-
-
-Batch = TypeVar("Batch", bound=RowBatch)
 
 
 @dataclass(frozen=True)
@@ -124,57 +114,84 @@ class RowReader:
     columns: Columns
     names: Sequence[str]
     data: DataConfig
+    encoder: Encoder | None = None
     ranked: bool = False
     asked: bool = False
 
     @classmethod
-    def of(cls, located: Located, data: DataConfig, **wanted: bool) -> RowReader:
+    def of(cls, located: Located, data: DataConfig, **more: Any) -> RowReader:
         """Choose the columns of a source by the names that its first rows have. Raises InputError: they do not tell."""
         if located.spec.as_asked:
             data = replace(data, mapping=ColumnMapping(), schema_prompt=None)
-        first = [row for row in first_rows(located) if not row.fault]
+        raws = chain.from_iterable(map(rows_of, located.files))
+        first = [row for row in islice(raws, FIRST_ROWS) if not row.fault]
         names = list(dict.fromkeys(name for row in first for name in row.fields))
         columns = choose_columns(names, data.mapping, str(located)) if first else Columns("text", text="text")
-        return cls(located, columns, names, data, **wanted)
+        return cls(located, columns, names, data, **more)
 
     def __call__(self, part: FileSlice) -> Iterator[RowBatch]:
-        """Yield rows of a file. Raises InputError: a column that came too late."""
-        raws = enumerate(islice(rows_of(part.file), part.start, part.stop), part.start)
-        names = dict.fromkeys(self.names)
-        is_hashed = self.ranked or self.asked or self.data.filters.deduplicate != "off"
+        """Yield rows of a file; a thread encodes while the next ones are read. Raises InputError: a column came too late."""
+        waiting: deque[Future[RowBatch]] = deque()
+        with ThreadPoolExecutor(1) as thread:
+            for batch in self._batches(part):
+                waiting.append(thread.submit(self._encoded, batch, self._written(batch)))
+                if len(waiting) > _MOST_WAITING:
+                    yield waiting.popleft().result()
+            yield from (done.result() for done in waiting)
+
+    def _batches(self, part: FileSlice) -> Iterator[RowBatch]:
+        raws, names = islice(rows_of(part.file), part.start, part.stop), dict.fromkeys(self.names)
         while some := list(islice(raws, _BATCH_ROWS)):
-            batch, unread = RowBatch(part.file, RowReport(len(some))), set[str]()
-            for number, raw in some:
+            batch = RowBatch(RowReport(len(some)))
+            for raw in some:
                 if not raw.fields.keys() <= names.keys():
                     self._require_known(raw, names)
                 if (row := self._good_row(raw, batch.report)) is not None:
                     batch.rows.append(row)
-                    batch.numbers.append(number)
-                    if row.unread:
-                        unread |= row.unread
-                    if is_hashed:
-                        self._hash(row, batch.hashes)
-            batch.report.unread = [*self.columns.unread(names), *sorted(unread)]
+            unread = set[str]().union(*(row.unread for row in batch.rows))
+            batch.report.unread = dict.fromkeys([*self.columns.unread(names), *sorted(unread)])
             yield batch
+
+    def _written(self, batch: RowBatch) -> list[list[Document]]:
+        """Write rows down by the template, and hash them; those that it refuses are bad."""
+        documents: list[list[Document]] = []
+        if self.encoder:
+            template, rows = self.encoder.template, batch.rows
+            batch.rows = []
+            for row, written in zip(rows, template.documents(rows), strict=True):
+                if isinstance(written, str):
+                    batch.report.drop(written, row.where)
+                else:
+                    batch.rows.append(row)
+                    documents.append(written)
+            batch.report.forms.update(template.forms)
+            template.forms.clear()
+        for row in batch.rows:
+            self._hash(row, batch.hashes)
+        return documents
+
+    def _encoded(self, batch: RowBatch, documents: list[list[Document]]) -> RowBatch:
+        batch.counts = np.ones(len(batch.rows), np.int64)
+        if self.encoder:
+            batch.encoded, trained = self.encoder.encode([*chain(*documents)]).trained_only()
+            row_of = np.repeat(np.arange(len(documents)), [*map(len, documents)])
+            batch.counts, batch.rows = np.bincount(row_of[trained], minlength=len(documents)), []
+        return batch
 
     def _row(self, raw: RawRow) -> Row:
         if raw.fault:
             raise BadRow(raw.fault)
-        row, shown = to_row(raw.fields, self.columns, self.data.mapping, raw.where), self.data.schema_prompt
-        if shown is None:
-            return row
-        if not row.is_pair or [turn["role"] for turn in row.messages[-2:]] != ["user", "assistant"]:
-            raise BadRow("it does not end with one question and its answer, so no schema_prompt")
-        try:
+        row = to_row(raw.fields, self.columns, self.data.mapping, raw.where)
+        if shown := self.data.schema_prompt:
+            if not row.is_pair or [turn["role"] for turn in row.messages[-2:]] != ["user", "assistant"]:
+                raise BadRow("it does not end with one question and its answer, so no schema_prompt")
             row.input = show_database(shown, row.database, row.input, row.messages[-2]["content"], row.answer)
-        except InputError as error:
-            raise BadRow(error.message) from error
         return row
 
     def _good_row(self, raw: RawRow, report: RowReport) -> Row | None:
         try:
             row = self._row(raw)
-        except BadRow as bad:
+        except (BadRow, InputError) as bad:  # InputError: of its database
             report.drop(str(bad), raw.where)
             return None
         filters = self.data.filters
@@ -211,14 +228,12 @@ class RowReader:
 class RowSelection:
     """The good rows of all sources, by their numbers from 0, and how often each is taken for a split.
 
-    readers: one a source, those that train first; training_sources: how many train. numbers: of the rows of each batch, the
-    file and their numbers in it. source: int [rows], of which source each is. hashes: S16 [rows], by name. copies: int32
-    [rows], by split. reports: by split. kept: the rows, where they are in memory.
+    readers: one a source, those that train first; training_sources: how many train. source: int [rows], of which source each
+    is. hashes: S16 [rows], by name. copies: int32 [rows], by split. reports: by split. kept: the rows, if they are in memory.
     """
 
     readers: list[RowReader]
     training_sources: int
-    numbers: list[tuple[DataFile, NDArray[np.int64]]]
     source: NDArray[np.int64]
     hashes: dict[str, NDArray[np.bytes_]]
     copies: dict[Split, NDArray[np.int32]] = field(default_factory=dict)
@@ -244,80 +259,57 @@ class RowSelection:
         """Yield the rows of a split, source by source."""
         return (self.kept[number] for rows in self.taken(split) for number in rows)
 
-    def place(self, number: int) -> str:
-        """Return where a row stands."""
-        for file, within in self.numbers:
-            if number < len(within):
-                return f"{short_place(str(file))}:row {within[number] + 1}"
-            number -= len(within)
-        raise IndexError(number)
-
-
-def first_rows(located: Located) -> list[RawRow]:
-    """Return the first rows of a source's files, whatever its slice, by which its columns are chosen."""
-    return list(islice(chain.from_iterable(map(rows_of, located.files)), FIRST_ROWS))
-
 
 def select_rows(
     data: DataConfig, located: LocatedData, reporter: Reporter, *, bad_share: float = BAD_SHARE
 ) -> RowSelection:
-    """Read the rows of all sources into memory, and decide which are taken.
-
-    Raises InputError: a source with more than `bad_share` bad rows or no good one, columns that cannot be told, sources of
-    different forms, a split that leaves nothing; EnvironmentProblem: a file that cannot be read.
-    """
+    """Read the rows of all sources into memory, and decide which are taken. Raises InputError, EnvironmentProblem."""
     kept: list[Row] = []
-
-    def keep(batch: RowBatch) -> None:
-        kept.extend(batch.rows)
-
-    return replace(select(data, located, reporter, lambda reader: reader, keep, bad_share=bad_share), kept=kept)
+    found = select(data, located, reporter, lambda batch: kept.extend(batch.rows), bad_share=bad_share)
+    return replace(found, kept=kept)
 
 
 def select(
     data: DataConfig,
     located: LocatedData,
     reporter: Reporter,
-    made_of: Callable[[RowReader], Callable[[FileSlice], Iterator[Batch]]],
-    keep: Callable[[Batch], None],
+    keep: Callable[[RowBatch], object],
     *,
     flat_map: FlatMap = local_flat_map,
     bad_share: float = BAD_SHARE,
+    encoder: Encoder | None = None,
     asked: bool = False,
 ) -> RowSelection:
-    """Read the rows of all sources, give `keep` what `made_of` makes of them, in order, and decide which rows are taken.
+    """Read the rows of all sources, give them to `keep`, in order, and decide which are taken. asked: hash what they ask.
 
-    asked: questions that stand on both sides are to be found. Raises what `select_rows` does.
+    Raises InputError: a source with more than `bad_share` bad rows or no good one, columns that cannot be told, sources of
+    different forms, a split that leaves nothing; EnvironmentProblem: a file that cannot be read.
     """
     ranked = bool(data.validation_share) and not located.validation
     readers: list[RowReader] = []
     reports: list[RowReport] = []
-    numbers: list[tuple[DataFile, NDArray[np.int64]]] = []
-    source: list[int] = []
+    source: list[NDArray[np.int64]] = []
     hashes: dict[str, list[bytes]] = {"repeats": [], "ranks": [], "asked": []}
     with reporter.progress("reading rows", None, "rows") as bar:
-        for sources in (located.train, located.validation):
-            for one in sources:
-                reader = RowReader.of(one, data, ranked=ranked, asked=asked)
-                form, before = reader.columns.form, readers[-1].columns.form if one is not sources[0] else ""
-                if before not in ("", form):
-                    told = f"{one}: rows are {form} ({reader.columns}), those of {readers[-1].located} are {before}"
-                    raise InputError(told, "Train on rows of one kind: messages, text, segments, pair.")
-                report = RowReport(mapping=str(reader.columns))
-                for batch in flat_map(made_of(reader), _file_slices(one)):
-                    keep(batch)
-                    report.add(batch.report)
-                    numbers.append((batch.file, np.array(batch.numbers, np.int64)))
-                    source.append(len(readers))
-                    for name, joined in hashes.items():
-                        joined.append(b"".join(batch.hashes[name]))
-                    bar.update(report.read)
-                _refuse_bad(one, report, bad_share)
-                readers.append(reader)
-                reports.append(report)
-    of_source = np.repeat(np.array(source, np.int64), [len(some) for _, some in numbers])
+        for number, one in enumerate((*located.train, *located.validation)):
+            reader = RowReader.of(one, data, encoder=encoder, ranked=ranked, asked=asked)
+            if number not in (0, len(located.train)) and reader.columns.form != readers[-1].columns.form:
+                before = f"those of {readers[-1].located} are {readers[-1].columns.form}"
+                told = f"{one}: rows are {reader.columns.form} ({reader.columns}), {before}"
+                raise InputError(told, "Train on rows of one kind: messages, text, segments, pair.")
+            report = RowReport()
+            for batch in flat_map(reader, _file_slices(one)):
+                keep(batch)
+                report.add(batch.report)
+                source.append(np.full(len(batch.counts), number))
+                for name, joined in hashes.items():
+                    joined.append(b"".join(batch.hashes[name]))
+                bar.update(report.read)
+            _refuse_bad(one, report, bad_share)
+            readers.append(reader)
+            reports.append(report)
     found_hashes = {name: np.frombuffer(b"".join(joined), "S16") for name, joined in hashes.items()}
-    found = RowSelection(readers, len(located.train), numbers, of_source, found_hashes)
+    found = RowSelection(readers, len(located.train), np.concatenate(source), found_hashes)
     _choose(found, "train", range(found.training_sources), reports, reporter)
     _choose(found, "validation", range(found.training_sources, len(readers)), reports, reporter)
     if ranked:
@@ -340,15 +332,12 @@ def _file_slices(located: Located) -> list[FileSlice]:
     """The rows of a slice, file by file; bad ones count, so that "train[:100]" is the same rows once they are mended."""
     split = parse_split(located.spec.split)
     if not (split.start or split.stop):
-        return [FileSlice(file, 0, sys.maxsize) for file in located.files]
-    left, at = sys.maxsize if split.rows_needed is None else split.rows_needed, 0
-    whole = []
-    for file in located.files:
-        size = sum(1 for _ in islice(rows_of(file), left))
-        whole.append(FileSlice(file, at, at + size))
-        left, at = left - size, at + size
-    rows = split.rows(at)
-    slices = [FileSlice(file, max(rows.start, a) - a, min(rows.stop, b) - a) for file, a, b in whole]
+        return [*map(FileSlice, located.files)]
+    sizes = [sum(1 for _ in islice(rows_of(file), split.rows_needed)) for file in located.files]
+    begins = [*accumulate(sizes, initial=0)]
+    rows = split.rows(begins[-1])
+    parts = zip(located.files, begins, sizes, strict=False)
+    slices = [FileSlice(file, max(rows.start - at, 0), min(rows.stop - at, size)) for file, at, size in parts]
     return [part for part in slices if part.start < part.stop]
 
 
@@ -376,7 +365,7 @@ def _choose(
         weight = _replayed(located, len(rows), int(copies.sum()), reporter) if spec.share else spec.weight
         copies[rows] = repeat_counts(len(rows), weight, data.seed, str(number))
         unread = f"; not read: {', '.join(report.unread)}" if report.unread else ""
-        reporter.info(f"{located}: {', '.join([f'{len(rows)} rows', *filtered])}; {report.mapping}{unread}")
+        reporter.info(f"{located}: {', '.join([f'{len(rows)} rows', *filtered])}; {reader.columns}{unread}")
         if report.dropped:
             reporter.warning(f"{located}: left out: {report.bad()}")
         total.add(report)
@@ -385,28 +374,20 @@ def _choose(
 
 def _replayed(located: Located, rows: int, others: int, reporter: Reporter) -> float:
     """Return the weight by which the rows of a source are its share of all: beside `others`, those of the sources before."""
-    wanted = max(1, round(located.spec.share / (1 - located.spec.share) * others))
-    told = f"{located}: {min(wanted, rows)} rows are trained again beside {others} others"
-    if wanted > rows:
-        reporter.warning(f"{told}: there are no more, replay.share {located.spec.share:g} asks for {wanted}")
-    else:
-        reporter.info(told)
+    share = located.spec.share
+    wanted = max(1, round(share / (1 - share) * others))
+    told = f"; there are no more, replay.share {share:g} asks for {wanted}" if wanted > rows else ""
+    reporter.info(f"{located}: {min(wanted, rows)} rows are trained again beside {others} others{told}")
     return min(1.0, wanted / rows)
 
 
 def repeat_counts(rows: int, weight: float, seed: int, salt: str) -> NDArray[np.int32]:
-    """Return how often each row is taken: 0.4 a seeded 40 % of them once, 2.0 all twice, 1.5 all once and half again.
-
-    A weight above 0 takes at least one row; `salt` tells sources apart, so that equal ones are sampled differently.
-    """
+    """Return how often each row is taken: 0.4 a seeded 40 % once (at least one), 1.5 all once and half again."""
     whole = int(weight)
-    extra = round((weight - whole) * rows)
-    if whole == 0 and weight > 0 and rows:
-        extra = max(extra, 1)
+    extra = max(round((weight - whole) * rows), int(0 < weight < 1 and rows > 0))
     copies = np.full(rows, whole, np.int32)
     if extra:
-        drawn = sorted(range(rows), key=lambda row: digest(f"{seed}:{salt}:{row}"))
-        copies[drawn[:extra]] += 1
+        copies[sorted(range(rows), key=lambda row: digest(f"{seed}:{salt}:{row}"))[:extra]] += 1
     return copies
 
 
@@ -427,4 +408,4 @@ def _split(found: RowSelection, share: float) -> None:
         told = f"{len(taken)} rows ({len(group_ends)} different ones) cannot be split for evaluation (share {share})"
         raise InputError(told, "Name validation rows of their own, or train on more rows.")
     train[held], found.copies["validation"][held] = 0, 1
-    found.reports["validation"] = RowReport(len(held), mapping=found.reports["train"].mapping)
+    found.reports["validation"] = RowReport(len(held))

@@ -1,8 +1,7 @@
 """A path, a pattern, a URL or a hub id goes in, the files that hold the rows of a split come out, in order: `locate_data`.
 
-Which files of a folder a split has is decided by `datasets`: its patterns, and the configurations of the README. They are
-held against the names alone, of a folder, a repository or a bucket alike: `load_dataset_builder` walks through a folder up to
-60 times, reads none in a bucket, and follows patterns of a README to any place of this machine.
+Which files of a folder a split has is decided by `datasets`: its patterns, and the configurations of the README, held against
+the names alone: `load_dataset_builder` walks through a folder up to 60 times, and reads none in a bucket.
 """
 
 from __future__ import annotations
@@ -11,8 +10,8 @@ import glob
 import os
 import posixpath
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -33,8 +32,7 @@ from expert_cli.config.data_sources import (
 )
 from expert_cli.config.run_config import DataConfig, SourceSpec
 from expert_cli.errors import EnvironmentProblem, ExpertError, InputError
-from expert_cli.utils.disk_errors import disk_problem
-from expert_cli.utils.files import is_file, is_folder, matching, parse_json, stamp
+from expert_cli.utils.files import is_file, is_folder, matching
 from expert_cli.utils.object_storage import ObjectInfo, StoredFolder, forbidden_by
 from expert_cli.utils.paths import is_inside
 from expert_cli.utils.reporter import Reporter
@@ -46,8 +44,8 @@ _SHARD = re.compile(r"(.*)-(\d{5})-of-(\d{5})(?=[.-])")
 _NOT_ROWS = re.compile(r"(^|/)(config|dataset_infos?|dataset_dict|state)\.json$")
 _HIDDEN = re.compile(r"(^|/)(\.|__)")
 _DATA_LIKE = re.compile(
-    r"\.(jsonl~?|jsonlines|ndjson|json5?|csv|tsv|parquet|parq|pq|arrow|ipc|feather|orc|avro|lance|tfrecord|xlsx?|ods|xml|dat"
-    r"|pkl|np[yz]|db|sqlite3?|h5|hdf5|msgpack|tar|tgz|zip|gz|zst|bz2|xz|lz4|7z|rar)(\.[^/]*)?$",
+    r"\.(jsonl~?|ndjson|json5?|csv|tsv|parquet|arrow|ipc|feather|orc|avro|tfrecord|xlsx?|xml|pkl|np[yz]|db|sqlite3?|h5|tar|tgz"
+    r"|zip|gz|zst|bz2|xz|7z|rar)(\.[^/]*)?$",
     re.IGNORECASE,
 )
 _ENDING = re.compile(rf"\.\w+(?:{'|'.join(map(re.escape, COMPRESSED_SUFFIXES))})?$")
@@ -70,18 +68,6 @@ class RemoteFile:
 
 
 DataFile: TypeAlias = Path | RemoteFile
-
-
-def size_of(file: DataFile) -> int:
-    """Return the bytes of a data file. Raises OSError."""
-    return file.stat().st_size if isinstance(file, Path) else file.info.size
-
-
-def stamp_of(file: DataFile, *, fresh: bool = False) -> list[int] | ObjectInfo | None:
-    """Return what changes with a file's bytes, None if it is gone. fresh: ask storage anew, not as the file was found."""
-    if isinstance(file, RemoteFile):
-        return StoredFolder(file.url).info() if fresh else file.info
-    return stamp(file) if file.exists() else None
 
 
 def content_of(file: DataFile, hashes: Callable[[Path], str]) -> str:
@@ -115,10 +101,7 @@ class LocatedData:
 
 
 def locate_data(data: DataConfig, reporter: Reporter) -> LocatedData:
-    """Return the files of all sources; hub data sets are downloaded where the network is allowed. Reads no row.
-
-    Raises InputError, EnvironmentProblem.
-    """
+    """Return the files of all sources, those of the hub downloaded. Raises InputError, EnvironmentProblem."""
 
     def locate(spec: SourceSpec) -> Located:
         if spec.kind == "hub":
@@ -145,8 +128,7 @@ def require_apart(data: DataConfig, place: Path, option: str) -> None:
     """Raise InputError where a place, which `option` names, lies in a folder of rows: it would be read as rows."""
     for spec in (*data.train, *data.validation):
         if spec.kind == "folder" and is_inside(place, Path(spec.path)):
-            told = f"{place} lies in the data folder {spec.path}: what is written there would be read as rows"
-            raise InputError(told, f"give a folder outside of it: {option}")
+            raise InputError(f"{place} lies in the data folder {spec.path}", f"give a folder outside of it: {option}")
 
 
 def _regular(path: Path) -> Path:
@@ -182,12 +164,7 @@ def _hub(spec: SourceSpec, reporter: Reporter, *, offline: bool) -> Located:
     try:
         if forbidden := forbidden_by(asked=offline):
             folder = Path(fetch(local_files_only=True, allow_patterns=[]))
-            known = set(_names_below(folder))
-            with suppress(
-                OSError, ValueError, KeyError
-            ):  # newer clients also note the names of what was not downloaded
-                known.update(parse_json((folder.parents[1] / "trees" / f"{folder.name}.json").read_bytes())["files"])
-            chosen = _split_of_folder(folder, sorted(known), spec, reporter)
+            chosen = _split_of_folder(folder, _names_below(folder), spec, reporter)
         else:
             # Asked first: snapshot_download takes the cache without a word where the hub gives no answer.
             info = HfApi().dataset_info(spec.path, revision=revision, timeout=_HUB_TIMEOUT_S)
@@ -200,26 +177,12 @@ def _hub(spec: SourceSpec, reporter: Reporter, *, offline: bool) -> Located:
     except HFValidationError as error:
         raise InputError(f'"{spec.path}" is neither a file nor the id of a hub data set', _ANOTHER) from error
     except Exception as error:  # the client's transport library, and so its errors, differ by version
-        why = f"the network may not be used ({forbidden}), and it is not in the cache" if forbidden else _reason(error)
-        raise EnvironmentProblem(f'hub data set "{spec}": {why}', _ANOTHER) from error
-    if absent := [name for name in chosen if not is_file(folder / name)]:
-        told = (
-            f'hub data set "{spec}": {len(absent)} of {len(chosen)} files are not in the cache: {", ".join(absent[:5])}'
+        why = (
+            f"the network may not be used ({forbidden}), and it is not in the cache" if forbidden else first_line(error)
         )
-        raise EnvironmentProblem(told, _ANOTHER)
+        hint = f"It must be there, and open to you (hf auth login); --offline takes the cache. {_ANOTHER}"
+        raise EnvironmentProblem(f'hub data set "{spec}": {why}', hint) from error
     return Located(spec, tuple(map(folder.joinpath, chosen)), folder.name)
-
-
-def _reason(error: Exception) -> str:
-    """Why the hub gave nothing, in a line."""
-    if problem := disk_problem(error, "the hub client's cache cannot be written"):
-        return problem.message
-    answer = getattr(getattr(error, "response", None), "status_code", None)
-    if answer in (401, 403, 404):
-        return f"the hub has no such data set or revision ({answer}), or it is private or gated (hf auth login)"
-    if answer:
-        return f"the hub answered {answer}"
-    return f"the hub cannot be reached ({type(error).__name__}); --offline takes the cache"
 
 
 def _remote(spec: SourceSpec, reporter: Reporter, *, offline: bool) -> tuple[RemoteFile, ...]:
@@ -336,11 +299,7 @@ def _of_one_format(files: Sequence[str], where: str) -> list[str]:
 
 def _refuse_missing_shards(names: Sequence[str], where: str) -> None:
     """A set numbered "-00001-of-00003" must be whole: an interrupted download would train on part of the rows."""
-    sets: dict[tuple[str, int], set[int]] = {}
-    for match in filter(None, map(_SHARD.match, names)):
-        sets.setdefault((match[1], int(match[3])), set()).add(int(match[2]))
-    for (stem, total), numbers in sets.items():
-        if len(numbers) < total:
-            absent = min(set(range(total)) - numbers)
-            told = f"{where}: {stem} has {len(numbers)} of {total} parts; number {absent:05d} is missing"
-            raise InputError(told, "Download the data set again.")
+    found = Counter((match[1], int(match[3])) for match in filter(None, map(_SHARD.match, names)))
+    for (stem, total), count in found.items():
+        if count < total:
+            raise InputError(f"{where}: {stem} has {count} of {total} parts", "Download the data set again.")

@@ -13,7 +13,6 @@ import psutil
 from expert_cli.config.effects import Effect
 from expert_cli.config.plan import Plan
 from expert_cli.config.resolve import Overrides
-from expert_cli.data.packing.batches import few_steps
 from expert_cli.errors import InputError
 from expert_cli.estimate import memory_estimate as memories
 from expert_cli.estimate.memory_estimate import CONTEXT_BYTES, MB, TRAINER_BYTES
@@ -121,7 +120,7 @@ def estimate_run(
         seconds_source=speed.source + without,
         tokens_per_s=speed.value,
         cost=None if hourly is None else hourly * seconds / 3600,
-        advice=[*filter(None, [rows.missing, rows.line, few_steps(work.schedule)])],
+        advice=[*filter(None, [rows.missing, rows.line])],
         effects=plan.effects,
         kernels=step.kernels.lines,
     )

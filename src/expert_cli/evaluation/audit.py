@@ -20,13 +20,12 @@ from typing import Any, NamedTuple
 
 from expert_cli.config.plan import Plan
 from expert_cli.config.run_config import RunConfig
-from expert_cli.data.overlap import HeldOut
-from expert_cli.data.rows import Row
+from expert_cli.data.rows import Row, asked_hash
 from expert_cli.data.select import select_rows
 from expert_cli.data.sources import LocatedData, locate_data
 from expert_cli.data.templates.mask import split_text
 from expert_cli.errors import ExpertError, InputError
-from expert_cli.evaluation.cases import EvalCase, asked_by_cases, read_cases
+from expert_cli.evaluation.cases import EvalCase, read_cases
 from expert_cli.evaluation.extract import extract
 from expert_cli.evaluation.grade import given_by
 from expert_cli.evaluation.verifiers.case import detail_line
@@ -261,12 +260,13 @@ def _run_cases(audit: Audit, _: Plan, report: Reporter) -> None:
 
 
 def _check_texts(audit: Audit, *_: Any) -> None:
-    held = HeldOut(asked_by_cases(audit.cases))
+    asked = defaultdict[bytes, list[EvalCase]](list)
+    for case in audit.cases:
+        asked[asked_hash(case.prompt, case.input)].append(case)
     for row in audit.rows:
         if fault := prompt_in_answer(row):
             audit.add("prompt_in_answer", row.where, fault, row.answer[-200:])
-        for number in held.find(row.question, row.input):
-            case = audit.cases[number]
+        for case in asked.get(asked_hash(row.question, row.input), ()) if row.question.strip() else ():
             audit.add("leak", row.where, f"case {case.id} of {case.where}", row.question)
 
 

@@ -12,7 +12,6 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from expert_cli.data import overlap
 from expert_cli.data.database_prompt import schema_prompt
 from expert_cli.errors import InputError
 from expert_cli.evaluation.extract import extract
@@ -91,11 +90,6 @@ def read_answers(path: Path) -> list[EvalCase]:
 def read_cases(path: Path) -> list[EvalCase]:
     """Read rows of cases with prompts. Raises InputError with file and line of the first fault."""
     return _rows(path, "prompt")
-
-
-def asked_by_cases(cases: Sequence[EvalCase]) -> list[overlap.Question]:
-    """Return what cases ask, to be looked for in rows."""
-    return [overlap.Question(case.prompt, case.input, case.where) for case in cases]
 
 
 def shown_databases(cases: Sequence[EvalCase], settings: SchemaPromptConfig | None) -> list[EvalCase]:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from expert_cli.config.adapter_origin import WEIGHTS
 from expert_cli.config.plan import Plan, TrainedAdapter
 from expert_cli.config.training_defaults import JSON_GRAMMARS
-from expert_cli.data.rows import RowExample
+from expert_cli.data.rows import Row
 from expert_cli.errors import InputError
 from expert_cli.evaluation import cases as case_files
 from expert_cli.evaluation.cases import EvalCase, read_cases, stratified_sample
@@ -113,7 +113,7 @@ class KeptAnswers:
         self._unwritten = []
 
 
-def drawn_shots(trained: TrainedAdapter, count: int, cases: Sequence[EvalCase], report: Reporter) -> list[RowExample]:
+def drawn_shots(trained: TrainedAdapter, count: int, cases: Sequence[EvalCase], report: Reporter) -> list[Row]:
     """Return `count` training rows, drawn by the seed: none asks what a case asks, or answers a case's input as it is right.
 
     Raises InputError: the rows are gone, whole texts, or too few.
@@ -128,8 +128,10 @@ def drawn_shots(trained: TrainedAdapter, count: int, cases: Sequence[EvalCase], 
     own = {(plain(below), plain(prompt)) for prompt, below in (case.asked for case in cases)}
     own |= {(plain(below), plain(case.case.expected_text)) for case in cases if (below := case.asked[1])}
     drawn = random.Random(trained.plan.run.seed).sample(rows, len(rows))  # noqa: S311
-    examples = (one for row in drawn if (one := row.example()))
-    free = (one for one in examples if own.isdisjoint((plain(one.input), plain(of)) for of in (one.prompt, one.answer)))
+    examples = (row for row in drawn if row.is_example)
+    free = (
+        one for one in examples if own.isdisjoint((plain(one.input), plain(of)) for of in (one.question[0], one.answer))
+    )
     if len(found := list(islice(free, count))) < count:
         raise InputError(f"--shots {count}: too few training rows ask what no case asks", "ask for fewer")
     return found
@@ -159,7 +161,7 @@ def write_answers(
     settings: GenerationConfig,
     report: Reporter,
     title: str,
-    shots: Sequence[RowExample] = (),
+    shots: Sequence[Row] = (),
     kept: KeptAnswers | None = None,
 ) -> Generations:
     """Let the model answer every case. shots: what comes before; kept: has answers of an earlier start, and keeps these."""
@@ -210,10 +212,10 @@ def _tell_of_what_is_not_held(cases: Sequence[EvalCase], grammar: Grammar, unhel
         report.warning(f"answers to {len(faults)} of {len(cases)} cases are held to any JSON: {faults[0]}")
 
 
-def _prompt(renderer: PromptRenderer, case: EvalCase, shots: Sequence[RowExample]) -> list[int]:
+def _prompt(renderer: PromptRenderer, case: EvalCase, shots: Sequence[Row]) -> list[int]:
     turns = []
     for example in shots:
-        turns.append({"role": "user", "content": renderer.template.user_turn(example.prompt, example.input)})
+        turns.append({"role": "user", "content": renderer.template.user_turn(example.question[0], example.input)})
         turns.append({"role": "assistant", "content": example.answer})
     return renderer.encode_messages([*turns, {"role": "user", "content": renderer.template.user_turn(*case.asked)}])
 
@@ -266,7 +268,7 @@ def evaluate_adapter(
     kept = KeptAnswers(keep, {**same, "cases": [case.digest for case in cases]}) if keep else None
 
     def asked(
-        title: str, how: GenerationConfig, by: PromptRenderer, before: Sequence[RowExample] = ()
+        title: str, how: GenerationConfig, by: PromptRenderer, before: Sequence[Row] = ()
     ) -> tuple[Generations, Evaluation]:
         written = write_answers(expert.model, by, cases, how, report, title, before, kept)
         return written, grade(written.answers, report, case_timeout_s)

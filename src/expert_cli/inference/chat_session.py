@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from expert_cli.config.plan import TrainedAdapter
-from expert_cli.data.database_prompt import creates_tables, schema_prompt
+from expert_cli.data.database_prompt import CREATE, schema_prompt
 from expert_cli.errors import InputError
 from expert_cli.inference.expert import Expert, open_expert
 from expert_cli.inference.expert_config import GenerationConfig, decoding_for, generation_config
@@ -104,7 +104,7 @@ def open_chat(
         raise InputError(f"{database}: the expert was not trained to be shown databases", hint)
 
     def shown(prompt: str, input_: str = "") -> str:
-        if form is None or (database is None and not creates_tables(input_)):
+        if form is None or (database is None and not CREATE.search(input_)):
             return input_
         return schema_prompt(form, prompt, input_, database)
 

@@ -24,7 +24,7 @@ class TokenizerInfo:
 
     backend: encodes; share it read-only. hf: the same one in transformers' clothes. eos: the token that ends an assistant
     turn, the chat template's (<|im_end|>) where it differs from hf.eos_token. pad: may equal eos, since masking goes by
-    position. vocab_size: ids run below it; the model's embedding may have more rows. sha256: of tokenizer.json, chat
+    position. sha256: of tokenizer.json, chat
     template and end token.
     """
 
@@ -34,7 +34,6 @@ class TokenizerInfo:
     eos_token: str
     pad_id: int
     has_chat_template: bool
-    vocab_size: int
     sha256: str
 
     @property
@@ -74,7 +73,6 @@ def load_tokenizer(folder: Path) -> TokenizerInfo:
         eos_token=eos_token,
         pad_id=next(one for one in (hf.pad_token_id, hf.eos_token_id, eos_id) if one is not None),
         has_chat_template=has_chat_template,
-        vocab_size=backend.get_vocab_size(with_added_tokens=True),
         sha256=_sha256(folder, hf, eos_token),
     )
 

@@ -9,12 +9,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from expert_cli.config.run_config import RunConfig
-from expert_cli.data.field_checks import BadRow, text_of
-from expert_cli.data.overlap import MOST_HELD_OUT, HeldOut, Question
 from expert_cli.data.packing.pack_plan import LengthRow, length_table, recommend
+from expert_cli.data.rows import BadRow, asked_hash, optional_text, text_of
 from expert_cli.data.sources import Located, LocatedData, require_apart
 from expert_cli.data.store.build import TokenStore, convert_foreign_store, store_state, tokenize
 from expert_cli.data.store.documents import Documents
@@ -23,6 +20,7 @@ from expert_cli.data.store.store_files import stage, staged_path
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.pipeline.training_data import DataInputs, packed
 from expert_cli.utils.files import files_below, json_objects
+from expert_cli.utils.length_histogram import LengthHistogram
 from expert_cli.utils.object_storage import StoredFolder
 from expert_cli.utils.paths import is_inside
 from expert_cli.utils.reporter import Reporter
@@ -59,7 +57,8 @@ def store_for(
     build = partial(tokenize, run.data, inputs, run.store, report, expert=run.expert)
     build = partial(build, verify=verify, force=force, locked=locked)
     store = _store_at_url(run, inputs, report, build, put=put, force=force) if run.store_url else build()
-    tell_overlap(store.stats, inputs.cases, report)
+    if store.status != "hit":
+        tell_overlap(store.stats, report)
     return store
 
 
@@ -182,7 +181,7 @@ def describe(run: RunConfig, store: TokenStore, documents: Documents | None = No
     documents = store.training() if documents is None else documents
     present = run.data.max_seq_length
     packs = packed(documents, run)
-    lengths = documents.histogram()
+    lengths = LengthHistogram.of(documents.lengths)
     recommended = recommend(lengths, present)
     packing = LengthRow(present, len(packs), packs.fill(), *packs.left_out)
     return StoreReport(run.expert, store, packing, tuple(length_table(lengths, present, recommended)), recommended)
@@ -194,28 +193,22 @@ _REMEDIES = {
 }
 
 
-def own_cases(run: RunConfig, report: Reporter) -> list[Question]:
-    """Return what the expert's own cases ask; of a file at fault, which an evaluation will refuse, nothing."""
-    asked: list[Question] = []
-    where = ""
+def own_cases(run: RunConfig, report: Reporter) -> list[bytes]:
+    """Return hashes of what the expert's own cases ask; of a file at fault, which an evaluation will refuse, nothing."""
     try:
-        for where, _, case in json_objects(run.own_cases) if run.own_cases.is_file() else ():
-            asked.append(Question(text_of(case, "prompt"), text_of(case, "input") if "input" in case else "", where))
+        cases = [case for *_, case in json_objects(run.own_cases)] if run.own_cases.is_file() else []
+        return [asked_hash(text_of(case, "prompt"), optional_text(case, "input")) for case in cases]
     except (InputError, BadRow) as error:
-        told = error.message if isinstance(error, InputError) else f"{where}: {error}"
-        report.warning(f"cases are not looked for in the training rows: {told}")
+        report.warning(f"{run.own_cases}: cases are not looked for in the training rows: {error}")
         return []
-    return asked
 
 
-def tell_overlap(stats: Mapping[str, Any], cases: Sequence[Question], report: Reporter) -> None:
-    """Warn of what a store's statistics say of it. cases: those that there are now; of others the store tells nothing."""
-    digest = HeldOut(cases[:MOST_HELD_OUT]).digest
+def tell_overlap(stats: Mapping[str, Any], report: Reporter) -> None:
+    """Warn of what evaluates and stands in the training rows."""
     for of, told in stats["train"].get("overlap", {}).items():
-        if told["same"] and (of != "cases" or told["digest"] == digest):
+        if told["same"]:
             count = f"{told['same']:,} of {told['rows']:,} {'validation rows' if of == 'validation' else of}"
-            places = "; ".join(told["examples"])
-            report.warning(f"{count} stand in the training rows, too: {places}; {_REMEDIES[of]}")
+            report.warning(f"{count} stand in the training rows, too; {_REMEDIES[of]}")
 
 
 _INCOMPLETE = "\ufffd"
@@ -223,37 +216,28 @@ _INCOMPLETE = "\ufffd"
 
 @dataclass(frozen=True)
 class ShownDocument:
-    """One document of a store. All lists have an entry a token: its id, its text, whether it carries loss, or is kept."""
+    """One document of a store. All lists have an entry a token: its id, its text, whether it is trained."""
 
     ids: list[int]
     tokens: list[str]
     trained: list[bool]
-    kept: list[bool]
 
-    def runs(self) -> Iterator[tuple[str, list[str]]]:
-        """Yield the tokens' texts in runs of one state: "trained", "not trained" or "left out"."""
-        both = zip(self.trained, self.kept, strict=True)
-        states = ["left out" if not kept else "trained" if trained else "not trained" for trained, kept in both]
-        for state, run in groupby(zip(states, self.tokens, strict=True), lambda pair: pair[0]):
-            yield state, [token for _, token in run]
+    def runs(self) -> Iterator[tuple[bool, list[str]]]:
+        """Yield the tokens' texts in runs that are trained, or not."""
+        for trained, run in groupby(zip(self.trained, self.tokens, strict=True), lambda pair: pair[0]):
+            yield trained, [token for _, token in run]
 
     def as_json(self) -> dict[str, Any]:
         """Return an entry under "documents" of a store of `pretokenize --json`."""
         return dict(vars(self))
 
 
-def shown_documents(run: RunConfig, store: TokenStore, inputs: DataInputs, count: int) -> tuple[ShownDocument, ...]:
+def shown_documents(store: TokenStore, inputs: DataInputs, count: int) -> tuple[ShownDocument, ...]:
     """Return the first `count` training documents."""
-    documents = store.training()
-    packs = packed(documents, run)
-    shown = []
+    documents, shown = store.training(), []
     for number in range(min(count, len(documents))):
-        ids, trained = documents.document(number)
-        kept, trained = np.zeros(len(ids), bool), trained.copy()
-        for places, carries_loss in packs.pieces_of(number):
-            kept[places], trained[places] = True, carries_loss
-        texts = token_texts(inputs.tokenizer.backend, ids.tolist())
-        shown.append(ShownDocument(ids.tolist(), texts, (trained & kept).tolist(), kept.tolist()))
+        ids, trained = (part.tolist() for part in documents.document(number))
+        shown.append(ShownDocument(ids, token_texts(inputs.tokenizer.backend, ids), trained))
     return tuple(shown)
 
 

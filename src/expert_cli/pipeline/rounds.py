@@ -27,10 +27,10 @@ from expert_cli.config.adapter_origin import WEIGHTS, find_adapter
 from expert_cli.config.plan import Plan, TrainedAdapter
 from expert_cli.config.run_config import AUTO, RunConfig, SourceSpec
 from expert_cli.config.run_identity import require_same
-from expert_cli.data.overlap import HeldOut
+from expert_cli.data.rows import asked_hash
 from expert_cli.data.templates.chat import Template
 from expert_cli.errors import InputError, Interrupted
-from expert_cli.evaluation.cases import EvalCase, asked_by_cases, digest_of, read_cases, shown_databases
+from expert_cli.evaluation.cases import EvalCase, digest_of, read_cases, shown_databases
 from expert_cli.evaluation.evaluate import check_gradable, evaluate_adapter, longest_right_answer
 from expert_cli.evaluation.grade import CASE_TIMEOUT_S, Permissions, grade
 from expert_cli.evaluation.verifiers.case import FORGED
@@ -155,9 +155,8 @@ def parted(settings: RftConfig, seed: int) -> tuple[Cases, Cases, dict[str, Any]
 
 def require_apart(prompts: Cases, others: Cases, name: str) -> None:
     """Raise InputError where prompts ask what others ask; of another database, which is shown, it is another question."""
-    here, there = (asked_by_cases([replace(one, input=one.asked[1]) for one in side]) for side in (prompts, others))
-    held = HeldOut(there)
-    if both := {one.where: there[n].where for one in here for n in held.find(one.asked, one.input)}:
+    here, there = ({asked_hash(one.prompt, one.asked[1]): one.where for one in side} for side in (prompts, others))
+    if both := {where: there[asked] for asked, where in here.items() if asked in there}:
         told = f"{len(both)} of {len(prompts)} prompts are {name}, too: {' asks what '.join(next(iter(both.items())))} asks"
         raise InputError(told, "an evaluation must not ask what is trained: take them out")
 

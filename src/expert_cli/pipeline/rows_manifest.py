@@ -113,8 +113,8 @@ def write_manifest_of_rows(
     told, at = selection.reports["train"], lengths.tokens.percentile
     found = {
         "form": selection.readers[0].columns.form,
-        "columns": told.mapping,
-        "not_read": told.unread,
+        "columns": str(selection.readers[0].columns),
+        "not_read": [*told.unread],
         "read": told.read,
         "good": told.read - sum(told.dropped.values()) - sum(told.filtered.values()),
         "length": {"p50": at(50), "p99": at(99), "max": at(100), "by": lengths.by},
@@ -169,7 +169,7 @@ def _lengths(plan: Plan, selection: RowSelection, report: Reporter) -> Lengths:
         tokens = np.array([max(round(size / BYTES_PER_TOKEN), 2) for size in whole], np.int64)
         lengths = LengthHistogram.of(tokens)
         return Lengths(lengths, recommend(lengths, 1 << 24), "estimate")
-    lengths = store_for(run, inputs, report).training().histogram()
+    lengths = LengthHistogram.of(store_for(run, inputs, report).training().lengths)
     return Lengths(lengths, recommend(lengths, 1 << 24), "tokenizer")
 
 

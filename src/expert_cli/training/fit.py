@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 
 import torch
@@ -18,7 +17,6 @@ from expert_cli.data.packing.batches import (
     FixedShape,
     PackedBatchSampler,
     Schedule,
-    few_steps,
     fixed_shape,
     orders_of,
     schedule_of,
@@ -62,12 +60,9 @@ def fit(
     after a checkpoint was written.
     """
     paths, resumed, status = RunPaths(run.output), checkpoints.resumed, checkpoints.status
-    begun_with = checkpoints.identity["processes"]
     cost = partial(flops, model.get_base_model(), data.train.document_lengths)
     trainer = _trainer(model, data, run, kernels, checkpoints, cost(recomputed=False))
     schedule, device = trainer.batches.schedule, trainer.timer.device
-    if told := few_steps(replace(schedule, processes=begun_with)):
-        report.warning(told)
     before = magnitudes(model)
     capture = _make_ready(trainer, run, kernels, report)
     done = resumed.parts.trainer_state["global_step"] if resumed else 0

@@ -73,7 +73,7 @@ def test_columns_are_chosen_by_mapping_and_usual_names(
         pytest.param(
             ["id", "answer"],
             NOTHING,
-            'rows.jsonl: no column is recognized as the instruction beside "answer"; columns: id, answer',
+            "rows.jsonl: no column is recognized as the instruction; columns: id, answer",
             '"response": "answer"',
             id="missing instruction",
         ),

@@ -116,7 +116,7 @@ def test_joins_are_shown_as_queries_write_them_in_small_letters(file: Path) -> N
     assert without.splitlines() == [*JOINS.splitlines()[:2], *JOINS.splitlines()[-2:]]
 
 
-@pytest.mark.parametrize("style", ["compact", "joins", "create_table"])
+@pytest.mark.parametrize("style", ["compact", "joins"])
 @pytest.mark.parametrize("types", [True, False])
 @pytest.mark.parametrize("keys", [True, False])
 def test_every_style_is_read_by_the_grammar(file: Path, style: str, types: bool, keys: bool) -> None:

@@ -118,7 +118,7 @@ def test_text_comes_back_as_it_was_written(tmp_path: Path, name: str) -> None:
             "table.csv",
             b'\xef\xbb\xbfq,"a"\r\n\r\n1,"two\r\nlines"\r\n2\r\n3,\xff\r\n5,\r\n',
             [
-                (3, {"q": "1", "a": "two\r\nlines"}, ""),
+                (4, {"q": "1", "a": "two\r\nlines"}, ""),
                 (5, {}, "not as many cells as the header's 2"),
                 (6, {}, "not valid UTF-8 (Windows' cp1252?): save the file as UTF-8"),
                 (7, {"q": "5", "a": ""}, ""),

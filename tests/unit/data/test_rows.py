@@ -10,8 +10,7 @@ import pytest
 
 from expert_cli.config.run_config import ColumnMapping
 from expert_cli.data.columns import Columns, choose_columns
-from expert_cli.data.field_checks import BadRow
-from expert_cli.data.rows import TRAILING, Row, to_row
+from expert_cli.data.rows import TRAILING, BadRow, Row, to_row
 from tests.chat_templates import of_trl
 from tests.documents import written
 from tests.row_forms import FORMS, columns_of, mapping_of
@@ -303,7 +302,7 @@ def test_what_a_row_asks() -> None:
     assert (pair.question, pair.answer, pair.content()) == (("q", "c"), "a", ("q", "c", "a"))
     assert (chat.question, chat.answer) == (("u\nassistant: a\nv", "s"), "b")
     assert (text.question, text.answer, text.is_whole_text) == (("once", ""), "once", True)
-    assert [row.example() for row in (pair, text)] == [("q", "c", "a", "x:1"), None]
+    assert [row.is_example for row in (pair, chat, text)] == [True, False, False]
 
 
 @pytest.mark.parametrize("name", ["image", "audio"])

@@ -32,7 +32,6 @@ LARGEST_SHARE = 0.03
 """Of a step's work, this much may be the padding of targets before more sizes of them are recorded."""
 QUANTILES = (0.5, 0.9, 1.0)
 """Shares of the micro-batches that the sizes of targets have room for, where there are several."""
-FEW_STEPS = 50  # in fewer an adapter learns little, with the learning rate's warm-up and decay among them
 
 
 @dataclass(frozen=True)
@@ -84,19 +83,8 @@ class Schedule:
         return -(-len(places) // (self.batch_size * self.processes))
 
 
-def few_steps(schedule: Schedule) -> str:
-    """Return one sentence where epochs make very few optimizer steps, with what makes more; else ""."""
-    if schedule.max_steps > 0 or schedule.steps >= FEW_STEPS:
-        return ""
-    told = f"the run has {schedule.steps} optimizer steps in all, of {schedule.packs_per_step} packs each"
-    return f"{told}: a smaller batch_size or gradient_accumulation_steps, more epochs or more rows make more"
-
-
 def schedule_of(run: RunConfig, train: PackedDataset, processes: int, begun_with: int = 0) -> Schedule:
-    """Return the optimizer steps of a run: exact, before anything is loaded.
-
-    begun_with: the processes that began it, by which the packs of a step are counted; 0: as many as now.
-    """
+    """Return the optimizer steps of a run. begun_with: the processes that began it, 0 = as many as now."""
     optim = run.optim
     packs_per_step = optim.batch_size * optim.gradient_accumulation_steps * (begun_with or processes)
     one = Schedule(1, packs_per_step, optim.batch_size, processes, optim.epochs, optim.max_steps)
@@ -186,7 +174,7 @@ def fixed_shape(
 
     target_cost: the work of a trained token's head and loss, by that of a token in the layers.
     """
-    _, of_documents = data.documents.mask_lengths()
+    _, of_documents = data.documents.mask_lengths
     places = np.arange(schedule.packs)
     begins = np.flatnonzero(places % schedule.packs_per_step % schedule.batch_size == 0)  # of micro-batches
     counts = []

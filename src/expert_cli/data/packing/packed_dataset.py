@@ -21,13 +21,15 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
-from expert_cli.data.packing.overflow import Tokens, fitted, truncate_middle
 from expert_cli.data.packing.pack_plan import PackingPlan, Pieces, best_fit, concat, no_packing
 from expert_cli.data.packing.random_fit import random_fit
 from expert_cli.data.store.documents import Documents
+from expert_cli.errors import InputError
 from expert_cli.manifest.keys.loader import Overflow, Packing
 from expert_cli.utils.length_histogram import LengthHistogram
 
+Tokens = tuple[NDArray[np.int32], NDArray[np.bool_]]
+"""Ids of tokens, and whether each is trained."""
 Place = tuple[int, int]
 """An epoch (from 0) and the number of a pack in it."""
 IGNORE_INDEX = -100
@@ -57,19 +59,13 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
         packing: Packing,
         overflow: Overflow,
         seed: int = 0,
-        rows: range | None = None,
     ) -> None:
-        """Decide what is cut and which documents share a sequence. rows: the documents that are packed; None: all.
-
-        Raises InputError: overflow "error" with a document that is too long, or nothing is left.
-        """
+        """Decide what is cut, and what shares a row. Raises InputError: nothing is left."""
         self.documents, self.capacity, self.packing, self.seed = documents, capacity, packing, seed
-        rows = range(len(documents)) if rows is None else rows
-        numbers = np.arange(rows.start, rows.stop)
-        lengths = documents.lengths_of(numbers)
-        self._pieces, self.left_out = Pieces(numbers, np.zeros_like(lengths), lengths), LeftOut()
+        lengths = documents.lengths
+        self._pieces, self.left_out = Pieces(np.arange(len(lengths)), np.zeros_like(lengths), lengths), LeftOut()
         if packing != "concat":
-            self._pieces = fitted(documents, numbers, capacity, overflow)
+            self._pieces = fitted(documents, capacity, overflow)
             self.left_out = LeftOut(int((lengths > capacity).sum()), int(lengths.sum() - self._pieces.lengths.sum()))
         # Whether a piece that ends before its document does is truncated in the middle, not cut off.
         self._shortens = packing != "concat" and overflow == "truncate"
@@ -137,13 +133,6 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
         """Return the numbers of the `count` longest packs of the first epoch."""
         return np.argsort(-self.plan(0).lengths, kind="stable")[:count].tolist()  # type: ignore[no-any-return]
 
-    def pieces_of(self, document: int) -> list[Tokens]:
-        """Return the numbers of the tokens of a document that are left, and whether each is trained, piece by piece."""
-        ids, trained = self.documents.document(document)
-        numbers = np.arange(len(ids), dtype=np.int32)
-        found = self._pieces.taken(slice(*np.searchsorted(self._pieces.documents, [document, document + 1])))
-        return [self._piece(numbers, trained, start, stop) for _, start, stop in np.stack(found, axis=1).tolist()]
-
     def _piece(self, ids: NDArray[np.int32], trained: NDArray[np.bool_], start: int, stop: int) -> Tokens:
         if self._shortens and stop < len(ids):
             return truncate_middle(ids, trained, stop)
@@ -161,11 +150,67 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
     def _without_untrained(self, plan: PackingPlan) -> PackingPlan:
         """Return the packs without those that hold nothing but the beginnings of prompts."""
         pieces, sizes = plan.pieces, np.diff(plan.offsets)
-        prompts, _ = self.documents.mask_lengths()
+        prompts, _ = self.documents.mask_lengths
         trains = pieces.stops > np.maximum(prompts[pieces.documents], pieces.starts + 1)
         kept = np.logical_or.reduceat(trains, plan.offsets[:-1]) if len(plan) else np.zeros(0, bool)
         self.untrained = int(len(kept) - kept.sum())
         return PackingPlan(pieces.taken(np.repeat(kept, sizes)), np.append(0, np.cumsum(sizes[kept])))
+
+
+# Documents that are longer than a row ----------------------------------------------------------------------------
+
+
+def fitted(documents: Documents, capacity: int, overflow: Overflow) -> Pieces:
+    """Return what is left of documents where some are longer than `capacity`.
+
+    truncate: such documents stop at the capacity: the tokens of `truncate_middle`, not the first ones. drop: they go. split:
+    pieces of `capacity`; one that trains nothing goes. Raises InputError: nothing is left.
+    """
+    lengths = documents.lengths
+    is_long = lengths > capacity
+    counts = -(-lengths // capacity) if overflow == "split" else np.where((overflow == "drop") & is_long, 0, 1)
+    which = np.repeat(np.arange(len(lengths)), counts)
+    if len(lengths) and not len(which):
+        told = f"none of the {len(lengths)} documents fits max_seq_length {capacity}; the shortest has {lengths.min()} tokens"
+        raise InputError(told, "Raise training.config.max_seq_length, or let long documents be truncated.")
+    starts = capacity * (np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts))
+    stops = np.minimum(lengths[which], starts + capacity)
+    pieces = Pieces(which, starts, stops)
+    if overflow != "split" or not is_long.any():
+        return pieces
+    # A single token that is left trains nothing, be it an answer's end: it takes the one before along.
+    alone = np.flatnonzero((starts > 0) & (stops - starts == 1)) if capacity > 1 else starts[:0]
+    starts[alone] -= 1
+    stops[alone - 1] -= 1
+    prompts, _ = documents.mask_lengths
+    return pieces.taken((counts[which] == 1) | (stops > np.maximum(prompts[which], starts + 1)))
+
+
+def truncate_middle(ids: NDArray[np.int32], trained: NDArray[np.bool_], limit: int) -> Tokens:
+    """Cut a document to `limit` tokens, out of the middle of its prompt; its ends and its last token stay.
+
+        prompt head … prompt tail | answer, end token
+
+    Where a quarter of `limit` is all that is left for the prompt, the answer loses its middle too; the token after that
+    seam is not trained, since nothing before it leads there.
+    """
+    excess = len(ids) - limit
+    if excess <= 0:
+        return ids, trained
+    prompt = int(np.argmax(trained))
+    keep = max(min(prompt, limit // 4), prompt - excess)
+    rest = limit - keep
+    kept = [np.arange((keep + 1) // 2), np.arange(prompt - keep // 2, prompt)]
+    if rest < len(ids) - prompt:
+        tail = np.arange(len(ids) - (rest - rest // 2), len(ids))
+        kept += [np.arange(prompt, prompt + rest // 2), tail]
+        if len(tail) > 1:
+            trained = trained.copy()
+            trained[tail[0]] = False
+    else:
+        kept.append(np.arange(prompt, len(ids)))
+    chosen = np.concatenate(kept)
+    return ids[chosen], trained[chosen]
 
 
 @dataclass(frozen=True)

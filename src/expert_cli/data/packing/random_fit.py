@@ -1,18 +1,13 @@
-"""What chance decides, by seed and epoch, the same on every machine, so that resuming is exact: the order of packs, and packs
-that are random samples of the documents, and full.
+"""Packs that are random samples of the documents, and full.
 
     order of the epoch   7 2 9 4 | 0 5 8 | 3 1 6 ...       documents drawn in turn, a pack after another
     capacity 10          | 7 (3) 2 (4) |...|               drawing stops where one more document would fill the pack
                          | 7 (3) 2 (4) 6 (3) |             the largest of all others that still fits fills it
 
-Best-fit-decreasing puts documents of like length together, and what has a like length is often alike otherwise: rows of one
-database, of one template. Here the drawn documents have nothing in common, and the one that fills the rest is chosen by the
-room alone. Drawing goes on until the room is about that of one document, so that what fills the rest is of usual length and
-no length runs short: with that, packs are as full as those of best-fit-decreasing (benchmarks/bench_packing.py).
-
-Documents are placed some packs at a time: their draws at once (next fit over a cumulative sum), then what fills them, each
-time the largest for every pack. The share of what is left that is placed at a time decides nothing but speed and the last
-packs' fill.
+Best-fit-decreasing puts documents of like length together, which are often alike otherwise: rows of one database, of one
+template. Here drawing goes on until the room is about that of one document, so that what fills the rest is of usual length:
+packs are as full as those of best-fit-decreasing (benchmarks/bench_packing.py). Documents are placed some packs at a time,
+their draws at once, then what fills them; how many at a time decides nothing but speed and the last packs' fill.
 """
 
 from __future__ import annotations
@@ -111,10 +106,7 @@ class _Filling:
 
 
 def _largest_that_fit(rooms: Ints, lengths: Ints, counts: Ints) -> Ints:
-    """Return for each room (ascending) the largest length that fits it and is left, smaller rooms choosing first; 0: none.
-
-    lengths: ascending, with how many documents there are of each.
-    """
+    """Return for each room (ascending) the largest length that fits and is left, smaller rooms first; 0: none."""
     values, asking = np.unique(rooms, return_counts=True)
     stops = np.searchsorted(lengths, values, side="right").tolist()
     pairs = list(zip(lengths.tolist(), counts.tolist(), strict=True))
@@ -155,14 +147,10 @@ def mixed(values: NDArray[np.uint64], key: int) -> NDArray[np.uint64]:
 
 
 def grouped_order(lengths: Ints, batch_size: int, seed: int, epoch: int) -> Ints:
-    """Return an order in which neighbors have similar lengths; the same for the same seed and epoch.
-
-    Rows are shuffled, sorted by length within stretches of 50 batches, and the batches shuffled; a short batch comes last.
-    """
-    random = np.random.default_rng((seed, epoch))
-    order = random.permutation(len(lengths))
+    """Return an order of shuffled batches whose rows have similar lengths: sorted within stretches of 50 batches."""
+    order = shuffled(len(lengths), f"groups of {seed}:{epoch}")
     stretch = np.arange(len(order)) // (batch_size * _MEGABATCH)
     order = order[np.lexsort((-lengths[order], stretch))]
-    whole = len(order) // batch_size * batch_size
-    batches = random.permutation(order[:whole].reshape(-1, batch_size))
-    return np.concatenate([batches.reshape(-1), order[whole:]])
+    whole = len(order) // batch_size
+    batches = order[: whole * batch_size].reshape(-1, batch_size)[shuffled(whole, f"batches of {seed}:{epoch}")]
+    return np.concatenate([batches.reshape(-1), order[whole * batch_size :]])

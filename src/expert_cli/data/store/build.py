@@ -6,12 +6,10 @@ import gc
 import hashlib
 import json
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Any
@@ -21,24 +19,19 @@ from filelock import Timeout
 from numpy.typing import NDArray
 
 from expert_cli.config.run_config import DataConfig
-from expert_cli.data.encode import EMPTY, Encoded, Encoder, Sample
-from expert_cli.data.overlap import MOST_HELD_OUT, HeldOut, Question
-from expert_cli.data.select import FileSlice, RowBatch, RowReader, RowReport, RowSelection, select
-from expert_cli.data.sources import size_of, stamp_of
+from expert_cli.data.encode import Encoded, Encoder, OtherIds
+from expert_cli.data.select import RowBatch, RowReport, RowSelection, select
 from expert_cli.data.store.documents import Documents
 from expert_cli.data.store.lookup import BUILDING, StoreInputs, StoreKey, StoreState, inspect_store, lock_of, read_stats
 from expert_cli.data.store.store_files import STORE_RULE, FileHashCache, write_fingerprint, write_shard
-from expert_cli.data.templates.mask import PLAIN, Document
+from expert_cli.data.templates.mask import PLAIN
 from expert_cli.errors import InputError, IntegrityError
 from expert_cli.utils.disk_errors import disk_errors
-from expert_cli.utils.files import remove
+from expert_cli.utils.files import remove, stamp
 from expert_cli.utils.length_histogram import LengthHistogram
-from expert_cli.utils.reporter import Reporter
-from expert_cli.utils.text import short_place
+from expert_cli.utils.reporter import Bar, Reporter
 
 SHARD_ROWS = 20_000
-_MOST_WAITING = 16
-_MOST_EXAMPLES = 3
 _PERCENTILES = (50, 90, 95, 99)
 
 
@@ -102,8 +95,9 @@ def tokenize(
     and no store fits).
     """
     started = time.monotonic()
-    stamps = {file: stamp_of(file) for file in inputs.located.files()}
-    source_bytes = sum(map(size_of, stamps))
+    files = inputs.located.files()
+    stamps = {file: stamp(file) for file in files if isinstance(file, Path)}  # a remote one is read by its version
+    source_bytes = sum(file.stat().st_size if isinstance(file, Path) else file.info.size for file in files)
     key, state = store_state(data, inputs, folder, verify=verify)
     if state.state == "hit" and not force:
         home = folder / key.name
@@ -114,7 +108,7 @@ def tokenize(
         report.info(f"store     {'is built anew, as asked' if force else f'{state.state}: {state.reason}'}")
     for change in state.changes:
         report.info(f"store     {change}")
-    looks_for_overlap = bool(inputs.cases or inputs.located.validation or data.validation_share)
+    held_out = bool(inputs.cases or inputs.located.validation or data.validation_share)
     gc.freeze()  # what is loaded by now stays: a pass over torch's objects takes 0.2 s, and rows set off several
 
     def fill(building: Path) -> Mapping[str, Any]:
@@ -122,20 +116,17 @@ def tokenize(
             remove(building)
             building.mkdir()
             encoder = Encoder(inputs.template, fast=fast)
-            encoding = partial(RowEncoder, encoder=encoder)
-            with TemporaryFile(dir=building) as tokens, ThreadPoolExecutor(1) as thread:
+            with TemporaryFile(dir=building) as tokens, suppress(OtherIds):
                 spool = Spool(tokens)
-                reads = partial(select, data, inputs.located, report, encoding, spool.add)
-                selection = reads(flat_map=inputs.flat_map, asked=looks_for_overlap)
-                agrees = thread.submit(encoder.agrees, spool.sample)
+                reads = partial(select, data, inputs.located, report, spool.add, flat_map=inputs.flat_map)
+                selection = reads(encoder=encoder, asked=held_out)
                 stats = write_splits(building, selection, spool, encoder.engine, report)
-            if agrees.result():
                 break
             report.info("encoder   fastokens gives other ids than tokenizers for a sample of these rows: once more")
-        report.detail(f"encoder   {encoder}")
-        stats["train"]["overlap"] = overlap_of(selection, inputs.cases) if looks_for_overlap else {}
+        report.detail(f"encoder   {encoder.engine}")
+        stats["train"]["overlap"] = overlap_of(selection, inputs.cases) if held_out else {}
         for file, seen in stamps.items():
-            if stamp_of(file, fresh=True) != seen:
+            if not file.exists() or stamp(file) != seen:
                 raise InputError(f"{file}: changed while it was read", "wait until it is written, then start again")
         return stats
 
@@ -170,7 +161,6 @@ def build(
             report.info("another process builds this token store; waiting for it")
             held = lock.acquire(poll_interval=0.5)
         with held:
-            hash_cache.refresh()
             if not force and inspect_store(folder, key, hash_cache).state == "hit":
                 return home
             remove(building)
@@ -185,56 +175,8 @@ def build(
     return home
 
 
-@dataclass
-class EncodedBatch(RowBatch):
-    """Rows as documents. counts: int64 [rows], how many of each have a trained token; forms: of whole texts, as `Template`."""
-
-    encoded: Encoded = EMPTY
-    counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
-    sample: Sample = field(default_factory=Sample)
-    forms: Counter[str] = field(default_factory=Counter)
-
-
-@dataclass
-class RowEncoder:
-    """Reads rows of a source's files, and writes them down as documents of token ids."""
-
-    reader: RowReader
-    encoder: Encoder
-
-    def __call__(self, part: FileSlice) -> Iterator[EncodedBatch]:
-        """Yield the documents of a file's rows; a thread encodes while the next rows are read."""
-        waiting: deque[Future[EncodedBatch]] = deque()
-        with ThreadPoolExecutor(1) as thread:
-            for batch in self.reader(part):
-                waiting.append(thread.submit(self._encoded, *self._written(batch)))
-                if len(waiting) > _MOST_WAITING:
-                    yield waiting.popleft().result()
-            yield from (done.result() for done in waiting)
-
-    def _written(self, read: RowBatch) -> tuple[EncodedBatch, list[list[Document]]]:
-        """Write rows down by the template; those that it refuses are bad."""
-        template = self.encoder.template
-        template.forms.clear()
-        written = template.documents(read.rows)
-        for row, refusal in zip(read.rows, written, strict=True):
-            if isinstance(refusal, str):
-                read.report.drop(refusal, row.where)
-        read.keep([not isinstance(one, str) for one in written])
-        texts = ([turn["content"] for turn in row.messages] or [row.answer] for row in read.rows)
-        sample = Sample.of([*chain(*texts)])
-        batch = EncodedBatch(**{**vars(read), "rows": []}, sample=sample, forms=Counter(template.forms))
-        return batch, [one for one in written if not isinstance(one, str)]
-
-    def _encoded(self, batch: EncodedBatch, written: list[list[Document]]) -> EncodedBatch:
-        batch.encoded, trained = self.encoder.encode([*chain(*written)]).trained_only()
-        row_of = np.repeat(np.arange(len(written)), [*map(len, written)])
-        batch.counts = np.bincount(row_of[trained], minlength=len(written))
-        return batch
-
-
 class Spool:
-    """The documents of all rows, on disk, until it is known which rows are taken; a sample of their texts, and their forms.
+    """The documents of all rows, on disk, until it is known which rows are taken.
 
     A file of int32: the id of a token that is trained, ~id of one that is not. It is read, not mapped: what is mapped counts
     as this process's memory until it is closed.
@@ -242,13 +184,11 @@ class Spool:
 
     def __init__(self, file: IO[bytes]) -> None:
         """Write them to a file."""
-        self._file, self.sample, self.forms = file, Sample(), Counter[str]()
+        self._file = file
         self._counts, self._sizes = [np.zeros(0, np.int64)], [np.zeros(0, np.int32)]
 
-    def add(self, batch: EncodedBatch) -> None:
+    def add(self, batch: RowBatch) -> None:
         """Write the documents of the rows that follow."""
-        self.sample.add(batch.sample)
-        self.forms.update(batch.forms)
         self._file.write(np.where(batch.encoded.trained, batch.encoded.ids, ~batch.encoded.ids).data)
         self._counts.append(batch.counts)
         self._sizes.append(np.diff(batch.encoded.offsets).astype(np.int32))
@@ -258,94 +198,74 @@ class Spool:
         """How many documents each row has, int64 [rows]; asked for when all are there."""
         return np.concatenate(self._counts)
 
-    @cached_property
-    def _begins(self) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
-        sizes, documents = np.concatenate(self._sizes), np.append(0, self.counts.cumsum())
-        return sizes, documents, np.append(0, sizes.cumsum(dtype=np.int64))[documents]
-
-    def documents(self, rows: NDArray[np.int64]) -> Encoded:
-        """Return the documents of some rows, end to end."""
-        all_sizes, of_rows, at = self._begins
-        sizes, tokens = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
-        for run in np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1) if len(rows) else ():
-            first, end = run[0], run[-1] + 1
-            sizes.append(all_sizes[of_rows[first] : of_rows[end]])
-            self._file.seek(4 * at[first])
-            tokens.append(np.frombuffer(self._file.read(4 * int(at[end] - at[first])), np.int32))
-        values = np.concatenate(tokens)
-        return Encoded(
-            np.maximum(values, ~values), np.append(0, np.concatenate(sizes).cumsum(dtype=np.int64)), values >= 0
-        )
+    def shards(self, rows: NDArray[np.int64], bar: Bar) -> Iterator[Encoded]:
+        """Yield the documents of some rows, as many rows at a time as a shard is made of."""
+        all_sizes, of_rows = np.concatenate(self._sizes), np.append(0, self.counts.cumsum())
+        at = np.append(0, all_sizes.cumsum(dtype=np.int64))[of_rows]
+        for start in range(0, len(rows), SHARD_ROWS):
+            some = rows[start : start + SHARD_ROWS]
+            sizes, tokens = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
+            for run in np.split(some, np.flatnonzero(np.diff(some) != 1) + 1):
+                first, end = run[0], run[-1] + 1
+                sizes.append(all_sizes[of_rows[first] : of_rows[end]])
+                self._file.seek(4 * at[first])
+                tokens.append(np.frombuffer(self._file.read(4 * int(at[end] - at[first])), np.int32))
+            values, ends = np.concatenate(tokens), np.concatenate(sizes).cumsum(dtype=np.int64)
+            yield Encoded(np.maximum(values, ~values), np.append(0, ends), values >= 0)
+            bar.update(start + len(some))
 
 
 def write_splits(
     building: Path, selection: RowSelection, spool: Spool, encoder: str, report: Reporter
 ) -> dict[str, Any]:
-    """Write the documents of the rows that are taken, shard by shard, and return the statistics of each split.
-
-    encoder: what made the ids, as the statistics name it. Raises InputError: nothing of a split is trained.
-    """
-    if spool.forms:
-        told = (f"{form} {n:,}{' (trained whole)' if form == PLAIN else ''}" for form, n in spool.forms.most_common())
+    """Write the documents of the rows that are taken; return statistics by split. encoder: what made the ids."""
+    if forms := selection.reports["train"].forms:
+        told = (f"{form} {n:,}{' (trained whole)' if form == PLAIN else ''}" for form, n in forms.most_common())
         report.info(f"whole texts by form: {', '.join(told)}")
     stats: dict[str, Any] = {}
     for split in selection.splits:
-        of_sources = selection.taken(split)
+        of_sources, read = selection.taken(split), selection.reports[split]
         counts = [spool.counts[rows] for rows in of_sources]
-        rows, sizes, trained = np.concatenate(of_sources), [np.zeros(0, np.int64)], 0
-        with report.progress(f"writing {split}", len(rows), "rows") as bar:
-            for start in range(0, len(rows), SHARD_ROWS):
-                if len(documents := spool.documents(rows[start : start + SHARD_ROWS])):
-                    write_shard(building, split, len(sizes) - 1, documents)
-                    sizes.append(np.diff(documents.offsets))
-                    trained += int(documents.trained.sum())
-                bar.update(min(start + SHARD_ROWS, len(rows)))
-        read, each = selection.reports[split], np.concatenate(counts)
+        rows, each = np.concatenate(of_sources), np.concatenate(counts)
         if untrained := int((each == 0).sum()):
             read.dropped["no trained token"] = untrained
-        stats[split] = split_stats(np.concatenate(sizes), trained, read, encoder, spool.forms)
+        with report.progress(f"writing {split}", len(rows), "rows") as bar:
+            stats[split] = write_split(building / split, spool.shards(rows, bar), read, encoder)
         if several := int((each > 1).sum()):
             stats[split]["split_conversations"] = several
     return stats
 
 
-def overlap_of(selection: RowSelection, cases: Sequence[Question]) -> dict[str, Any]:
-    """Return what of the cases and of the rows that evaluate stands in the rows that train, the first few by their places."""
-    train, held = (np.flatnonzero(selection.copies[split]).tolist() for split in ("train", "validation"))
-    asked = selection.hashes["asked"]
-
-    def same(texts: HeldOut, count: int, place: Callable[[int], str]) -> dict[str, Any]:
-        rows = texts.found_in(asked[train])
-        examples = [f"{place(n)} as {selection.place(train[row])}" for n, row in [*rows.items()][:_MOST_EXAMPLES]]
-        return {"rows": count, "same": len(rows), "examples": examples, "digest": texts.digest}
-
-    told = {}
-    if held:
-        looked_for = HeldOut((), asked[held[:MOST_HELD_OUT]].tolist())
-        told["validation"] = same(looked_for, len(held), lambda number: selection.place(held[number]))
-    if cases:
-        looked_for = HeldOut(cases[:MOST_HELD_OUT])
-        told["cases"] = same(looked_for, len(cases), lambda number: short_place(cases[number].where))
-    return told
-
-
-def split_stats(
-    sizes: NDArray[np.integer[Any]], trained: int, report: RowReport, encoder: str, forms: Mapping[str, int]
-) -> dict[str, Any]:
-    """Return the statistics of a split's documents of these sizes. Raises InputError: nothing of it is trained."""
+def write_split(folder: Path, parts: Iterable[Encoded], report: RowReport, encoder: str) -> dict[str, Any]:
+    """Write the documents of a split, a shard a part, and return its statistics. Raises InputError: nothing is trained."""
+    sizes, trained = [np.zeros(0, np.int64)], 0
+    for documents in filter(len, parts):
+        write_shard(folder, len(sizes) - 1, documents)
+        sizes.append(np.diff(documents.offsets))
+        trained += int(documents.trained.sum())
     if not trained:
         raise InputError("no document has a trained token", "check that the response column is mapped and not empty")
-    lengths = LengthHistogram.of(sizes)
+    lengths = LengthHistogram.of(np.concatenate(sizes))
     return {
         "rows": len(lengths),
         "tokens": lengths.tokens,
         "trained_tokens": trained,
         "dropped": {**report.dropped, **report.filtered},
         "length": {**{f"p{p}": lengths.percentile(p) for p in _PERCENTILES}, "max": lengths.longest},
-        "mapping": report.mapping,
-        "ignored": report.unread,
-        "forms": dict(forms),
+        "ignored": [*report.unread],
+        "forms": dict(report.forms),
         "encoder": encoder,
+    }
+
+
+def overlap_of(selection: RowSelection, cases: Sequence[bytes]) -> dict[str, dict[str, int]]:
+    """Return how many of the cases and of the rows that evaluate ask what rows that train ask."""
+    train, held = (selection.hashes["asked"][selection.copies[split] > 0] for split in ("train", "validation"))
+    asked = {"validation": held, "cases": np.array(cases, "S16")}
+    return {
+        of: {"rows": len(some), "same": int((np.isin(some, train) & (some != b"")).sum())}
+        for of, some in asked.items()
+        if len(some)
     }
 
 
@@ -365,8 +285,8 @@ def convert_foreign_store(
 ) -> TokenStore:
     """Make a store in `folder` of a data set that another program saved, once, and return it.
 
-    Its columns: input_ids, and completion_mask or labels. Raises IntegrityError: it is another data set, does not fit the
-    tokenizer, or has labels that are not the ids at their places.
+    Its columns: input_ids, and completion_mask or labels. Raises IntegrityError: it is another data set, or has labels that
+    are not the ids at their places.
     """
     import datasets
 
@@ -380,23 +300,19 @@ def convert_foreign_store(
         if "train" not in splits:
             raise IntegrityError(f"{home}: no split train among {', '.join(splits)}", NO_TRUST)
         for split in [name for name in ("train", "validation") if name in splits]:
-            sizes, trained, dropped = [np.zeros(0, np.int64)], 0, Counter[str]()
-            for number, table in enumerate(splits[split].with_format("arrow").iter(SHARD_ROWS)):
-                documents, good = _checked(table, f"{home}: {split}", inputs.tokenizer.vocab_size).trained_only()
-                write_shard(building, split, number, documents)
-                sizes.append(np.diff(documents.offsets))
-                trained += int(documents.trained.sum())
-                dropped += Counter({"no trained token": int((~good).sum())})
-            stats[split] = split_stats(
-                np.concatenate(sizes), trained, RowReport(dropped=dropped), "another program", {}
-            )
+            tables = splits[split].with_format("arrow").iter(SHARD_ROWS)
+            checked = (_checked(table, f"{home}: {split}") for table in tables)
+            parts = (documents.trained_only()[0] for documents in checked)
+            stats[split] = write_split(building / split, parts, RowReport(), "another program")
+            if untrained := len(splits[split]) - stats[split]["rows"]:
+                stats[split]["dropped"] = {"no trained token": untrained}
         return stats
 
     made = build(folder, key, fill, inputs.hashes, report, expert=expert)
     return TokenStore(made, "hit", f"made of {home}, trusted as asked", key, read_stats(made))
 
 
-def _checked(table: Any, where: str, vocabulary: int) -> Encoded:
+def _checked(table: Any, where: str) -> Encoded:
     """Return the documents of an Arrow table. Raises IntegrityError as `convert_foreign_store` does."""
     names = table.column_names
     kind = next((name for name in ("completion_mask", "labels") if name in names), "")
@@ -410,8 +326,6 @@ def _checked(table: Any, where: str, vocabulary: int) -> Encoded:
     fault = ""
     if any(one.null_count for one in (*lists, *flat)) or not np.array_equal(sizes, others):
         fault = "it has gaps (null), or ids and mask differ in length"
-    elif len(ids) and not (ids.min() >= 0 and ids.max() < vocabulary):
-        fault = f"ids run from {ids.min()} to {ids.max()}, the tokenizer has {vocabulary}: made with another one"
     elif kind == "labels" and len(wrong := np.flatnonzero((said != -100) & (said != ids))):
         told = f"labels are not the ids at their places, as at token {wrong[0]:,}: label {said[wrong[0]]}, id {ids[wrong[0]]}"
         fault = f"{told}; labels are -100 or the token's own id, not shifted"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from expert_cli.data.store.store_files import file_hashes, verify_store
-from expert_cli.utils.length_histogram import LengthHistogram
 
 
 @dataclass(frozen=True)
@@ -69,33 +69,25 @@ class Documents:
         start, stop = int(shard.starts[row]), int(shard.starts[row + 1])
         return shard.ids[start:stop], shard.trained(start, stop)
 
-    def lengths_of(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the tokens of some documents, int64 [numbers]."""
-        return self._all_lengths()[numbers]
+    @cached_property
+    def lengths(self) -> NDArray[np.int64]:
+        """The tokens of every document, int64 [documents]."""
+        return np.concatenate([np.zeros(0, np.int64), *(np.diff(shard.starts) for shard in self._shards)])
 
+    @cached_property
     def mask_lengths(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the tokens before the first trained one of every document, and the trained ones; each mask is read."""
+        """The tokens before the first trained one of every document, and the trained ones; each mask is read."""
         prompts, trained = zip(*(shard.mask_lengths() for shard in self._shards), strict=True)
         return np.concatenate(prompts), np.concatenate(trained)
-
-    def histogram(self) -> LengthHistogram:
-        """Return how many documents have which length."""
-        return LengthHistogram.of(self._all_lengths())
 
     def id_range(self) -> tuple[int, int]:
         """Return the smallest and the largest token id; (0, -1) if there is no token."""
         ends = [int(end) for shard in self._shards if len(shard.ids) for end in (shard.ids.min(), shard.ids.max())]
         return min(ends, default=0), max(ends, default=-1)
 
-    def _all_lengths(self) -> NDArray[np.int64]:
-        return np.concatenate([np.zeros(0, np.int64), *(np.diff(shard.starts) for shard in self._shards)])
-
 
 def drawn_prompts(home: Path | None, count: int, seed: int) -> list[list[int]]:
-    """Return what the first answers of `count` training rows of a store follow, drawn by seed; [] where it is gone.
-
-    Rows that are trained from their first token on have no prompt: they are left out. Raises IntegrityError: it is damaged.
-    """
+    """Return what the first answers of some rows follow, drawn by seed, if anything. Raises IntegrityError."""
     if home is None or not (home / "train").is_dir():
         return []
     verify_store(home, file_hashes(home.parent).sha256)

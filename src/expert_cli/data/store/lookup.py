@@ -1,8 +1,7 @@
 """Which token store a run needs, by its key, and what lies where it should: here, or at a URL.
 
-A store is keyed by content alone: the bytes of the source files (of those in object storage the version that the storage
-tells, so that nothing is read for the key), which rows and columns of them, tokenizer, template, which turns train, and the
-rule by which rows become shards (`STORE_RULE`). Times, paths, threads, processes, sequence length and packing are not in it.
+A store is keyed by content alone: the source files (of those in object storage their version), which rows and columns of them,
+tokenizer, template, which turns train, and the rule by which rows become shards (`STORE_RULE`).
 
 <12 hex>/                      a token store, named by the first 12 of its key, as `store_files.py` describes it
 .building-<12 hex>/            a build that was interrupted, or is under way
@@ -24,7 +23,6 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from expert_cli.config.run_config import DataConfig
-from expert_cli.data.overlap import Question
 from expert_cli.data.select import FlatMap, local_flat_map
 from expert_cli.data.sources import Located, LocatedData, content_of
 from expert_cli.data.store.store_files import (
@@ -86,11 +84,10 @@ def store_key(
 
     def rows(sources: Sequence[Located]) -> str:
         """Which rows are taken; the seed counts only where a weight or a share draws rows."""
-        found = []
-        for spec in (source.spec for source in sources):
-            seed = data.seed if spec.share or spec.weight != int(spec.weight) else None
-            found.append([spec.split, spec.weight, seed, spec.share])
-        return json.dumps(found)
+        specs = [(one.spec, one.spec.share or one.spec.weight % 1) for one in sources]
+        return json.dumps(
+            [[spec.split, spec.weight, data.seed if drawn else None, spec.share] for spec, drawn in specs]
+        )
 
     parts = {
         "rule": str(STORE_RULE),
@@ -115,15 +112,15 @@ def store_key(
 class StoreInputs:
     """What a store is made of, found on this machine: the data files, the tokenizer, the template.
 
-    hashes: those of files that were read already. No part of the key: cases, what an evaluation asks, looked for in the
-    rows that train; flat_map, on which machines rows are looked at and written down.
+    hashes: those of files that were read already. No part of the key: cases, hashes of what an evaluation asks, looked
+    for in the rows that train; flat_map, on which machines rows are looked at and written down.
     """
 
     located: LocatedData
     tokenizer: Any  # with the `sha256` of all that its ids depend on
     template: Template
     hashes: FileHashCache
-    cases: Sequence[Question] = field(default=(), kw_only=True)
+    cases: Sequence[bytes] = field(default=(), kw_only=True)
     flat_map: FlatMap = field(default=local_flat_map, kw_only=True)
 
     def key(self, data: DataConfig) -> StoreKey:
@@ -142,10 +139,7 @@ class StoreState:
 
 
 def inspect_store(folder: Path, key: StoreKey, hash_cache: FileHashCache, *, hash_all: bool = False) -> StoreState:
-    """Say whether `folder` (the one above the key) holds this store, unharmed.
-
-    stale: there is none with this key, but one of another key; `changes` tells what differs from the newest of them.
-    """
+    """Say whether `folder` (above the key) holds this store, unharmed, or what differs in the newest other."""
     home = folder / key.name
     if home.is_dir():
         try:
@@ -182,10 +176,7 @@ def lock_of(home: Path) -> FileLock:
 
 
 def prune(folder: Path, keep: str, expert: str, report: Reporter) -> None:
-    """Delete the stores in `folder` that were built for `expert` and have another key than `keep`, and unfinished builds.
-
-    A name proves nothing: a folder is a store if our own fingerprint lies in it. One that is being built stays.
-    """
+    """Delete other stores in `folder` that were built for `expert`, by fingerprint, and unfinished builds."""
     for path in sorted(folder.iterdir()):
         is_other = STORE_NAME.fullmatch(path.name) and path.name.removeprefix(BUILDING) != keep[:12]
         if not is_other or path.is_symlink() or not path.is_dir():
@@ -213,10 +204,7 @@ def look_up(place: StoredFolder, key: StoreKey) -> tuple[StoreState, dict[str, A
 
 
 def fetch_store(place: StoredFolder, key: StoreKey, folder: Path, report: Reporter) -> StoreState:
-    """Bring the store of a key to `folder`, whole and verified, if it lies at its place; return what lies there.
-
-    Raises EnvironmentProblem: the storage, or the disk.
-    """
+    """Bring the store of a key to `folder`, verified, if it lies at its place; return what lies there."""
     found, fingerprint = look_up(place, key)
     if found.state != "hit":
         return found

@@ -1,10 +1,7 @@
 """`pretokenize --ray ADDRESS`: the files of a data set are looked at and written down by the machines of a Ray cluster.
 
 What is spread is one function, `FlatMap`: rows go through the code that one process runs and come back in order, so the store
-is the same byte for byte. Workers read the files by the paths or URLs that the driver found and send documents back; the driver
-decides which rows are taken, and writes the shards.
-
-https://docs.ray.io/en/latest/data/data.html
+is the same byte for byte. The driver decides which rows are taken, and writes the shards.
 """
 
 from __future__ import annotations
@@ -43,10 +40,7 @@ class _Worker:
 
 @contextmanager
 def ray_flat_map(address: str, report: Reporter) -> Iterator[FlatMap]:
-    """Connect to a cluster, "local" to one of this machine's own, and yield what calls functions there.
-
-    Raises EnvironmentProblem: Ray is not installed, or no cluster answers.
-    """
+    """Connect to a cluster ("local": one here), and yield what calls functions there. Raises EnvironmentProblem."""
     try:
         import ray
         import ray.data

@@ -65,10 +65,10 @@ SCHEMA = pa.schema(
 )
 
 
-def write_shard(folder: Path, split: str, number: int, encoded: Encoded) -> None:
-    """Write one shard of a split. Raises OSError (disk full)."""
-    path = folder / split / f"data-{number:05d}.arrow"
-    path.parent.mkdir(parents=True, exist_ok=True)
+def write_shard(folder: Path, number: int, encoded: Encoded) -> None:
+    """Write one shard of a split into its folder. Raises OSError (disk full)."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"data-{number:05d}.arrow"
     # From buffers: pa.array imports pandas (0.3 s) to ask whether it was given some, and takes long over booleans.
     offsets, ids = _int32(encoded.offsets), _int32(encoded.ids)
     bits = np.packbits(encoded.trained, bitorder="little")
@@ -112,10 +112,7 @@ def read_fingerprint(home: Path) -> dict[str, Any]:
 
 
 def verify_store(home: Path, sha256: Callable[[Path], str] | None = sha256_of) -> dict[str, Any]:
-    """Return the fingerprint of a store whose files are as it records them; sha256: None compares names and sizes alone.
-
-    Raises IntegrityError naming what is not.
-    """
+    """Return the fingerprint of a store that is as it says. sha256 None: by names and sizes. Raises IntegrityError."""
     fingerprint = read_fingerprint(home)
     try:
         damage = names_outside(fingerprint) or VerifiedFolder(home, fingerprint["files"]).damage(sha256)
@@ -147,12 +144,8 @@ class FileHashCache:
         """Read the hashes at `path`; a missing or damaged one is an empty one."""
         self.path, self.changed = path, False
         self.known: dict[str, list[Any]] = {}
-        self.refresh()
-
-    def refresh(self) -> None:
-        """Take over what other processes have written meanwhile."""
         with suppress(OSError, ValueError, KeyError, TypeError):
-            self.known = dict(read_sealed(self.path)["files"]) | self.known
+            self.known = dict(read_sealed(self.path)["files"])
 
     def sha256(self, path: Path, *, again: bool = False) -> str:
         """Return a file's hash, read anew if the file changed since it was remembered (or if asked `again`)."""
@@ -184,21 +177,16 @@ def staged_path(path: Path, target: Path) -> Path:
 
 
 def stage(files: Sequence[Path], target: Path, report: Reporter) -> dict[Path, Path]:
-    """Copy files under `target`; return where the copy of each lies. Those that lie there already stay where they are.
-
-    A copy is used again if its SHA-256 is that of the source. Raises EnvironmentProblem: no such file, no room, cannot be
-    written.
-    """
+    """Copy files under `target`, if they are not there; return where each lies. Raises EnvironmentProblem."""
     copies = {path: path if is_inside(path, target) else staged_path(path, target) for path in files}
     with disk_errors(f"cannot be staged to {target}", "stage to another disk: --stage DIR"):
         target.mkdir(parents=True, exist_ok=True)
-        hashes, copied = file_hashes(target), 0
+        copied = 0
         for path, copy in copies.items():
-            if path != copy and not (copy.is_file() and hashes.sha256(copy, again=True) == hashes.sha256(path)):
+            if path != copy and not (copy.is_file() and sha256_of(copy) == sha256_of(path)):
                 with beside(copy) as unfinished:
                     shutil.copyfile(path, unfinished)
                     unfinished.replace(copy)
                 copied += path.stat().st_size
-        hashes.save()
     report.info(f"staged    {plural(len(copies), 'file')} in {target}, {size_text(copied)} copied")
     return copies

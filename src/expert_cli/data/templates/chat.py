@@ -23,8 +23,7 @@ from expert_cli._compat import (
     template_literals,
     template_variables,
 )
-from expert_cli.data.conversation import REASONING
-from expert_cli.data.rows import Row
+from expert_cli.data.rows import REASONING, Row, json_text
 from expert_cli.data.templates import mask
 from expert_cli.data.templates.mask import Document
 from expert_cli.errors import InputError
@@ -37,7 +36,6 @@ _GIVEN = frozenset(("messages", "tools", "documents", "add_generation_prompt", "
 A, B, C = "\ue000A\ue001", "\ue000B\ue001", "\ue000C\ue001"
 ASKED = ({"role": "user", "content": A},)
 ANSWERED = (*ASKED, {"role": "assistant", "content": B})
-ASKED_AGAIN = (*ANSWERED, {"role": "user", "content": C})
 """Conversations of marks, by which what a template writes around them is found."""
 _CALL = {"id": "c00000001", "type": "function", "function": {"name": "f", "arguments": {"p": 1}}}
 _MARK = "\ue000(\\d+)'\"&<\\\\\ue001"
@@ -108,10 +106,7 @@ class Template:
         return str(self._marked([{"role": "assistant", "content": text}], {})[0][0]["content"])
 
     def documents(self, rows: Sequence[Row]) -> list[list[Document] | str]:
-        """Return of each row its documents, or why it cannot be written down; each document ends with an end token.
-
-        One document a row; where the template writes earlier turns otherwise once a later one exists, one for each answer.
-        """
+        """Return each row's documents, several where earlier turns are rewritten, or why it cannot be written."""
         found: list[list[Document] | str] = []
         said = [[turn["content"] for turn in row.messages] for row in rows]
         for row, contents in zip(rows, said, strict=True):
@@ -153,10 +148,7 @@ class Template:
         return [[(text % tuple([contents[n] for n in at]), kept) for text, at, kept in document] for document in parts]
 
     def _parts(self, row: Row, blanks: str) -> tuple[list[list[Piece]], bool] | None:
-        """Render marks for contents, once for a sequence of roles: what stands between the marks is the template's.
-
-        blanks: what stands around each mark, to tell whether the template strips what is said.
-        """
+        """Render marks, within blanks, for the contents of some roles: what stands between is the template's."""
         marks = [f"{blanks}\ue000{n}'\"&<\\\ue001{blanks[::-1]}" for n in range(len(row.messages))]
         found = re.compile(f"{blanks}{_MARK}{blanks[::-1]}")
         parts = []
@@ -176,10 +168,7 @@ class Template:
 
     @cached_property
     def _literals(self) -> list[str]:
-        """Control tokens, their marks, and what else the template spells, which it might look for in contents.
-
-        Only the shortest: what holds one of them need not be looked for.
-        """
+        """What the template spells, which it might look for in contents, and control tokens; the shortest."""
         texts = {text.strip() for text in template_literals(self.jinja)}
         spelled = {text for text in texts if len(text) > 2 and not text.isalnum()}
         tokens = filter(self._control.fullmatch, self.tokenizer.added_tokens_encoder)
@@ -226,10 +215,7 @@ class Template:
         return [self._cut(one.text, [one]) for one in answers if one.trained]
 
     def _cut(self, text: str, answers: Sequence[_Answer]) -> Document:
-        """Cut a text at its answers; the last one gets an end token where the template puts none.
-
-        Where the template leaves an answer's end to the next turn, what begins that turn ends the answer.
-        """
+        """Cut a text at its answers, each with its end token: the template's, the next turn's, or one that is put."""
         spans = []
         for _, begin, end, wanting, trained in answers:
             following = self._control.match(text, end) if wanting else None
@@ -267,28 +253,22 @@ class Template:
     @cached_property
     def end_token(self) -> str:
         """What ends an answer, and generation stops at: what the template puts there, be it with the next turn, else eos."""
-        if self._tail:
-            found = self._control.search(self._tail)
-        else:
-            try:
-                whole = self.render(ASKED_AGAIN)
-            except InputError:
-                return self.eos_token
-            found = self._control.match(whole.partition(B)[2].lstrip())
-        return found[0] if found else self.eos_token
+        found = self._control.search(self._tail)
+        return found[0] if found else self._begun({}, "user") or self.eos_token
 
     @cached_property
     def tool_token(self) -> str:
         """What ends a call where the template leaves that to the turn of the tool (GLM's <|observation|>), "" for nothing."""
-        said = {"role": "assistant", "content": B, "tool_calls": [_CALL]}
-        turns: Turns = [*ASKED, said, {"role": "tool", "content": C}]
-        if self._tail:
-            return ""
+        return "" if self._tail else self._begun({"tool_calls": [_CALL]}, "tool")
+
+    def _begun(self, beside: Mapping[str, Any], role: str) -> str:
+        """Return the token that begins the turn after an answer, "" where none does."""
+        turns: Turns = [*ASKED, {**ANSWERED[1], **beside}, {"role": role, "content": C}]
         try:
-            called, answered = (self.render(turns[:count]) for count in (2, 3))
+            answered, whole = (self.render(turns[:count]).rpartition(B)[2] for count in (2, 3))
         except InputError:
             return ""
-        found = self._control.match(answered, len(called)) if answered.startswith(called) else None
+        found = self._control.match(whole[len(answered) :].lstrip()) if whole.startswith(answered) else None
         return found[0] if found else ""
 
     def _of_text(self, row: Row) -> Document:
@@ -326,10 +306,9 @@ class Template:
     def require_read(self, names: Mapping[str, Any]) -> None:
         """Raise InputError if the template is to be given something that it does not read, or that is given to it anyway."""
         known = template_variables(self.jinja) - _GIVEN if names else ()
-        if unknown := [json.dumps(name, ensure_ascii=False) for name in names if name not in known]:
-            told = f"chat_template_kwargs: the chat template reads no {unknown[0]}; it reads "
-            hint = "Leave it out, or use a chat template that reads it."
-            raise InputError(told + (", ".join(sorted(known)) or "nothing"), hint)
+        if unknown := [name for name in names if name not in known]:
+            told = f'the chat template reads no "{unknown[0]}"; it reads {", ".join(sorted(known)) or "nothing"}'
+            raise InputError(f"chat_template_kwargs: {told}", "Leave it out, or use a chat template that reads it.")
 
     @cached_property
     def _control(self) -> re.Pattern[str]:
@@ -341,10 +320,7 @@ class Template:
         return re.compile(mask.any_of(self.tokenizer.added_tokens_encoder))
 
     def _marked(self, messages: Sequence[Any], given: Mapping[str, Any]) -> tuple[Any, Any]:
-        """Mark control tokens in what a row says, so that they stay text. Raises InputError: a name of a field is one.
-
-        What an answer thinks stands between tokens, in its content too: these are what the model is to write.
-        """
+        """Mark control tokens that a row says, but for thoughts, so that they stay text. Raises InputError."""
         text = json.dumps((messages, given), ensure_ascii=False)
         if not self._control.search(text) and not MARKERS.search(text):
             return messages, given
@@ -363,15 +339,13 @@ class Template:
 
     def _with_arguments(self, turn: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return a turn whose calls have their arguments as this template takes them: objects, or JSON text."""
-
-        def taken(call: dict[str, Any]) -> dict[str, Any]:
-            if "function" in call:
-                return {**call, "function": taken(call["function"])}
-            return {**call, "arguments": json.dumps(call["arguments"], ensure_ascii=False)}
-
         if "tool_calls" not in turn or self._takes_objects:
             return turn
-        return {**turn, "tool_calls": [*map(taken, turn["tool_calls"])]}
+        functions = [
+            {**call["function"], "arguments": json_text(call["function"]["arguments"])} for call in turn["tool_calls"]
+        ]
+        calls = [{**call, "function": one} for call, one in zip(turn["tool_calls"], functions, strict=True)]
+        return {**turn, "tool_calls": calls}
 
     @cached_property
     def _takes_objects(self) -> bool:
@@ -391,13 +365,11 @@ def _require_shown(turn: Mapping[str, Any], text: str, literals: Sequence[str]) 
         said = said.strip()
         return said in text or json.dumps(said, ensure_ascii=False)[1:-1] in text
 
-    calls = [call.get("function") or call for call in turn.get("tool_calls", ())]
-    names = Counter(str(call["name"]) for call in calls)
+    calls = [call["function"] for call in turn.get("tool_calls", ())]
     said = [content] if shown(content) else re.split(mask.any_of(literals), content)  # taken apart, as thoughts are
     said += [str(turn[name]) for name in REASONING if turn.get(name)]
-    said += [leaf for call in calls for leaf in _leaves(call.get("arguments"))]
-    lost = [part for part in said if not shown(part)] or [name for name in names if text.count(name) < names[name]]
-    if lost:
+    said += [part for call in calls for part in (str(call["name"]), *_leaves(call.get("arguments")))]
+    if lost := [part for part in said if not shown(part)]:
         whose = "the last answer" if turn["role"] == "assistant" else f"a turn of {turn['role']}"
         told = json.dumps(lost[0][:60], ensure_ascii=False)
         raise InputError(f"the chat template does not show all of {whose}: {told}")

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -23,6 +22,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from expert_cli._compat import control_token_pattern
+from expert_cli.data.rows import json_text
 from expert_cli.data.templates.chat import ANSWERED, ASKED, A, B, Template
 from expert_cli.data.templates.mask import common
 from expert_cli.errors import InputError
@@ -53,7 +53,7 @@ def make_template(  # noqa: PLR0913  what a template is made of, each by its nam
     """Choose the prompt template that `name` means for this tokenizer.
 
     name: "" = the manifest's own (`given`), else the tokenizer's own chat template, else alpaca. A named chat template gives
-    way to the tokenizer's own if that writes a user turn in the same form. eos_token: what ends an answer where the template
+    way to the tokenizer's own if that writes its control tokens. eos_token: what ends an answer where the template
     puts nothing. bos_token: what the tokenizer itself puts before a text; it stands there exactly once. system_prompt: the
     system message of conversations that have none; None: as the template has it. chat_template_kwargs: what it is given where
     its caller gives nothing. input_column: alpaca heads a column called schema or context "### Schema:".
@@ -71,11 +71,11 @@ def make_template(  # noqa: PLR0913  what a template is made of, each by its nam
     joint = "\n\n"
     asked = system_prompt, chat_template_kwargs, given, trains_all
     template = Template(name or "alpaca", style, tokenizer, eos_token, bos_token, joint, *asked)
-    if own and (not name or _speaks(template, own)):
+    marks = re.findall(r"<[^\s<>']+>|\[INST\]", style)
+    if own and (not name or (marks and all(mark in own for mark in marks))):
         title = f"chat_template_path {hashlib.sha256(given.encode()).hexdigest()[:16]}" if given else OWN
         return _as_trained(replace(template, name=title, jinja=own))
-    tokens = dict.fromkeys(re.findall(r"<[^\s<>']+>", style))
-    if missing := [token for token in tokens if token not in known]:  # the model would learn words
+    if missing := [mark for mark in dict.fromkeys(marks) if mark not in known and mark != "[INST]"]:
         told = f"prompt template {template.name!r} needs control tokens that this tokenizer does not have: {' '.join(missing)}"
         raise InputError(told, "Leave prompt_template out (the tokenizer's own, else alpaca).")
     if template.name == "alpaca":
@@ -90,17 +90,6 @@ def style_text(name: str) -> str:
     return file.read_text(encoding="utf-8")
 
 
-def _speaks(template: Template, own: str) -> bool:
-    """Whether a chat template writes a user turn and the generation prompt as a style does, but for white space."""
-    if template.name == "alpaca":
-        return False
-    try:
-        texts = [one.render(ASKED, generate=True) for one in (template, replace(template, jinja=own))]
-    except InputError:
-        return False
-    return "".join(texts[0].split()) in "".join(texts[1].split())
-
-
 def _under(template: Template, head: str) -> Template:
     """Return a template with a line before it."""
     return replace(template, jinja=f"{head}\n{template.jinja}")
@@ -110,7 +99,7 @@ def _as_trained(template: Template) -> Template:
     """Return the template that a run trains with, which needs no argument and no system message from its caller."""
     system, kwargs = template.system_prompt, template.chat_template_kwargs
     control = control_token_pattern(template.tokenizer, template.jinja)
-    for key, said in (("system_prompt", system or ""), ("chat_template_kwargs", literal(kwargs))):
+    for key, said in (("system_prompt", system or ""), ("chat_template_kwargs", literal(dict(kwargs)))):
         if found := control.search(said):
             raise InputError(f"{key} holds the control token {found[0]}", "Take it out: the template puts its own.")
     template.require_read(kwargs)
@@ -168,8 +157,4 @@ def _default(name: str, value: object) -> str:
 
 def literal(value: object) -> str:
     """Return a value of JSON as jinja spells it in an expression."""
-    if isinstance(value, Mapping):
-        return f"{{{', '.join(f'{literal(name)}: {literal(inner)}' for name, inner in value.items())}}}"
-    if isinstance(value, (list, tuple)):
-        return f"[{', '.join(map(literal, value))}]"
-    return "none" if value is None else json.dumps(value, ensure_ascii=False)
+    return "none" if value is None else json_text(value)

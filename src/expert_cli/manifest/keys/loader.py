@@ -10,7 +10,7 @@ from pydantic import Field
 from expert_cli.manifest.key import Positive, Strict, key, unused
 
 Packing = Literal["random", "best_fit", "concat", "off"]
-Overflow = Literal["truncate", "drop", "split", "error"]
+Overflow = Literal["truncate", "drop", "split"]
 PACKINGS: dict[Packing, str] = {
     "random": "each row is filled with whole documents drawn at random, anew for every epoch; they do not see each other",
     "best_fit": "each row is filled with whole documents of like length, the same in every epoch, which do not see each "
@@ -22,7 +22,6 @@ OVERFLOWS: dict[Overflow, str] = {
     "truncate": "longer documents lose the middle of their prompt",
     "drop": "longer documents are left out",
     "split": "longer documents are split",
-    "error": "a longer document is an error",
 }
 _ALIKE = "rows of similar length share a batch, by seed: they are often alike otherwise, too"
 
@@ -46,7 +45,7 @@ class LoaderKeys(Strict):
         "documents longer than max_seq_length: {}",
         why="the answer is what is learned: of the prompt both ends stay, and how many were cut is told",
     )
-    """What becomes of a document longer than `max_seq_length`: truncate (the middle of its prompt), drop, split, error."""
+    """What becomes of a document longer than `max_seq_length`: truncate (the middle of its prompt), drop, split."""
     group_by_length: bool | None = key(False, _ALIKE, off="rows are shuffled", why="rows of one length are often alike")
     """Batches of rows of similar length."""
     dataloader_num_workers: Annotated[int, Field(ge=0, le=1024)] | None = key(

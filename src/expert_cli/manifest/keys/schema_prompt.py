@@ -10,7 +10,7 @@ from pydantic import Field
 
 from expert_cli.manifest.key import NotNegative, Positive, Strict, Text, key
 
-SchemaStyle = Literal["compact", "joins", "create_table"]
+SchemaStyle = Literal["compact", "joins"]
 Most = Annotated[Positive | Literal["all"], Field(union_mode="left_to_right")]
 WITH_COLUMN = r"^[^{}]*(\{[^{}]+\}[^{}]*)+$"
 
@@ -27,7 +27,7 @@ class SchemaPromptKeys(Strict):
 
     style: SchemaStyle | None = key("compact", "tables are written in the style {}", why="the fewest tokens")
     """compact: `head(head_id int key, age int = 56)`, a line a table; joins: names in small letters, and joins and values as
-    conditions on lines of their own, for small models to copy; create_table: CREATE TABLE statements."""
+    conditions on lines of their own, for small models to copy."""
     types: bool | None = key(True, "types of columns are shown", off="no types", why="texts compare unlike numbers")
     """Show the types of columns; compact leaves out that of text."""
     keys: bool | None = key(True, "primary and foreign keys are shown", off="no keys", why="joins go by them")

@@ -12,12 +12,10 @@ from accelerate.data_loader import skip_first_batches
 from torch.utils.data import DataLoader
 
 from expert_cli.data.packing.batches import (
-    FEW_STEPS,
     Batch,
     Collator,
     PackedBatchSampler,
     Schedule,
-    few_steps,
     once_in_turn,
 )
 from expert_cli.data.packing.packed_dataset import FILLER
@@ -141,21 +139,3 @@ def test_neighbors_in_a_grouped_order_have_similar_lengths() -> None:
 
     assert padding_share(np.arange(4000)) > 0.4
     assert padding_share(grouped_order(sizes, 8, 0, 0)) < 0.03
-
-
-def schedule(packs: int, batch: int, accumulation: int, *, epochs: float = 2.0, max_steps: int = -1) -> Schedule:
-    return Schedule(packs, batch * accumulation, batch, 1, epochs, max_steps)
-
-
-@pytest.mark.parametrize(
-    ("made", "told"),
-    [
-        (schedule(1600, 16, 4, epochs=1.5), "38 optimizer steps in all, of 64 packs each"),
-        (schedule(20, 4, 1), "10 optimizer steps"),
-        (schedule(FEW_STEPS, 2, 1), ""),
-        (schedule(20, 4, 1, max_steps=6), ""),
-    ],
-)
-def test_few_steps_are_told_of_where_nobody_asked_for_them(made: Schedule, told: str) -> None:
-    assert bool(few_steps(made)) == bool(told)
-    assert told in few_steps(made)

@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from expert_cli.data.packing.batches import orders_of, schedule_of
-from expert_cli.data.packing.overflow import truncate_middle
-from expert_cli.data.packing.packed_dataset import IGNORE_INDEX, PackedDataset
+from expert_cli.data.packing.packed_dataset import IGNORE_INDEX, PackedDataset, truncate_middle
 from expert_cli.data.packing.random_fit import random_fit
 from expert_cli.errors import InputError
 from expert_cli.manifest.keys.loader import Overflow, Packing
@@ -91,14 +90,6 @@ def test_long_documents_are_handled_and_counted(
     data = PackedDataset(LONG, 8, "off", overflow)
     assert [piece for held in contents(data.plan(0)) for piece in held] == pieces
     assert data.left_out == counts
-
-
-def test_a_long_document_can_be_an_error() -> None:
-    with pytest.raises(
-        InputError, match=r"document 1 .* has 25 tokens, max_seq_length is 8; 2 of 4 documents"
-    ) as error:
-        PackedDataset(LONG, 8, "off", "error")
-    assert "training.config.max_seq_length to 25" in error.value.hint
 
 
 def test_dropping_every_document_is_an_error() -> None:

@@ -264,11 +264,6 @@ LOST: dict[str, tuple[str, Row, str]] = {
     "a call of which the tools alone tell": (
         "{{ tools | tojson if tools else '' }}" + CHATML,
         talk(*CALLED[:2], tools=[{**TOOL, "parameters": {"properties": {"a": {}, "key": {"enum": ["x"]}}}}]),
-        'does not show all of the last answer: "a"',
-    ),
-    "a second call": (
-        QWEN3.replace("for tool_call in message.tool_calls", "for tool_call in message.tool_calls[:1]"),
-        talk(("user", "q"), {"role": "assistant", "content": "", "tool_calls": [CALL, CALL]}),
         'does not show all of the last answer: "add"',
     ),
     "a user's words": (
