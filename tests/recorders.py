@@ -25,29 +25,26 @@ class Recorder:
 
 
 class BrokenRecorder(Recorder):
-    """A card or a driver that records something else: `how` makes the replay, of the work and all gradients.
-
-    well: so many recordings before are as they should be.
-    """
+    """A card or a driver that records something else: `how` makes the replay, of the work and all gradients."""
 
     gradient: torch.Tensor
 
-    def __init__(self, how: Callable[[Work, torch.Tensor], Work], well: int = 0) -> None:
+    def __init__(self, how: Callable[[Work, torch.Tensor], Work]) -> None:
         super().__init__()
-        self.how, self.well = how, well
+        self.how = how
 
     def __call__(self, work: Work) -> Work:
         self.recorded += 1
-        return work if self.recorded <= self.well else self.how(work, self.gradient)
+        return self.how(work, self.gradient)
 
 
-def raising(error: Exception, well: int = 0) -> BrokenRecorder:
-    """Return what cannot record, but for so many times before."""
+def raising(error: Exception) -> BrokenRecorder:
+    """Return what cannot record."""
 
     def how(_work: Work, _gradient: torch.Tensor) -> Work:
         raise error
 
-    return BrokenRecorder(how, well)
+    return BrokenRecorder(how)
 
 
 def _refuses(work: Work, gradient: torch.Tensor) -> Work:

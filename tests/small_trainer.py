@@ -83,7 +83,7 @@ def small_trainer(
         train_dataset=data,
         eval_dataset=packed(folder / "eval", (4, 4), packing="off"),
         data_collator=Collator(0),
-        shape_of=lambda now: fixed_shape(data, now, order_of, TOKENS, 1.0) if fixed or graphs else None,
+        shape_of=lambda now: fixed_shape(data, now, order_of, TOKENS) if fixed or graphs else None,
         graphs=graphs,
         checkpoints=Checkpoints(folder / "checkpoints", {}, None, RunStatus()),
         callbacks=[StepCallback(watch, schedule.steps_per_epoch, stop_asked), *callbacks],

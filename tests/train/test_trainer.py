@@ -117,7 +117,7 @@ def test_a_stop_within_a_step_drops_its_gradients(tmp_path: Path) -> None:
     assert (whole.progress.real, whole.progress.trained) == (cut.progress.real, cut.progress.trained)
 
 
-SHAPE = FixedShape(tokens=64, longest=32, borders=8, targets=(30,), padding=0.0)
+SHAPE = FixedShape(tokens=64, longest=32, borders=8, targets=30)
 SETTINGS: dict[str, tuple[tiny.Architecture, dict[str, Any]]] = {
     "as it is": ("qwen3", {}),
     "fp16": ("llama", {"fp16": True}),

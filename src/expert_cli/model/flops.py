@@ -18,14 +18,9 @@ PEAK_TFLOPS: Mapping[str, float] = {
     "H100 PCIe": 756.0,
     "A100": 312.0,
     "L40S": 362.0,
-    "L4": 121.0,
     "RTX 5090": 209.5,
     "RTX 4090": 165.2,
-    "RTX 4080": 97.5,
-    "RTX 4070": 58.3,
     "RTX 3090": 71.0,
-    "A10G": 70.0,
-    "A6000": 154.8,
     "T4": 65.0,
 }
 """Dense bf16 (T4: fp16) with fp32 sums, from NVIDIA's datasheets, in TFLOP/s. A longer name is looked for first."""

@@ -10,7 +10,7 @@ and by replay from one seed, and twice by replay.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -19,7 +19,6 @@ import torch
 from expert_cli.hardware.devices import Device
 
 LOSS_TOLERANCE, NORM_TOLERANCE = 1e-3, 1e-2  # of a replay, relatively to the eager step
-SIZED = ("target_positions", "targets")  # what a batch has of several lengths
 Work = Callable[[], Any]
 """What is recorded; it returns the same tensors at every replay."""
 
@@ -66,38 +65,32 @@ class CapturedStep:
         loss_of: Callable[..., torch.Tensor],
         gradient: torch.Tensor,
         batch: Mapping[str, Any],
-        sizes: Sequence[int],
         graphs: Any,
         seed: int,
     ) -> None:
         """Record and prove. Raises NotCaptured, or whatever the recording raises; the gradients are zero in any case.
 
-        loss_of: a batch -> its summed loss. batch: of the run, on the device. sizes: the lengths that `targets` may have,
-        ascending; `batch` has the largest. graphs: records and warms up, as `CudaGraphs` does.
+        loss_of: a batch -> its summed loss. batch: of the run, on the device; all have its shapes. graphs: records and warms
+        up, as `CudaGraphs` does.
         """
         self._fixed = {name: value for name, value in batch.items() if not isinstance(value, torch.Tensor)}
         self.buffers = {name: value.clone() for name, value in batch.items() if isinstance(value, torch.Tensor)}
         self._scale = torch.ones((), device=gradient.device)
         self._loss_of, self._gradient, self._graphs, self._seed = loss_of, gradient, graphs, seed
-        self._replays: dict[int, Work] = {}
-        self._size = 0
         try:
-            for size in reversed(sizes):
-                self._record({name: batch[name][:size] if name in SIZED else batch[name] for name in self.buffers})
+            self._record(batch)
         finally:
             gradient.zero_()
 
     def take(self, batch: Mapping[str, Any], scale: float) -> None:
         """Copy a batch into the buffers. scale: what its summed loss is multiplied by."""
-        self._size = len(batch["targets"])
-        for name, buffer in self._views(self._size).items():
+        for name, buffer in self.buffers.items():
             buffer.copy_(batch[name], non_blocking=True)
         self._scale.fill_(scale)
 
     def replay(self) -> torch.Tensor:
         """Add the gradients of the batch that was taken; return its scaled loss, which the next replay overwrites."""
-        loss: torch.Tensor = self._replays[self._size]()
-        return loss
+        return self._replay()  # type: ignore[no-any-return]
 
     def seconds(self, device: Device) -> float:
         """Return the time of a replay, the mean of five."""
@@ -111,15 +104,9 @@ class CapturedStep:
         self._gradient.zero_()
         return float(begin.elapsed_time(end)) / 5000
 
-    def _views(self, size: int) -> dict[str, torch.Tensor]:
-        return {name: buffer[:size] if name in SIZED else buffer for name, buffer in self.buffers.items()}
-
     def _record(self, batch: Mapping[str, torch.Tensor]) -> None:
-        self.take(batch, 1.0)
-        views = self._views(self._size)
-
         def work() -> torch.Tensor:
-            loss = self._loss_of(**views, **self._fixed) * self._scale
+            loss = self._loss_of(**self.buffers, **self._fixed) * self._scale
             loss.backward()  # type: ignore[no-untyped-call]
             return loss.detach()
 
@@ -128,8 +115,8 @@ class CapturedStep:
         eager = self._measured(eagerly)
         # Recorded over other tokens: a graph that does not read the buffers is found out.
         for name in ("input_ids", "targets"):
-            views[name].copy_(batch[name].flip(-1))
-        self._replays[self._size] = self._graphs(work)
+            self.buffers[name].copy_(batch[name].flip(-1))
+        self._replay: Work = self._graphs(work)
         self.take(batch, 1.0)
         once = self._measured(self.replay)
         _require_alike("loss", eager[0], once[0], LOSS_TOLERANCE)

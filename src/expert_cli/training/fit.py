@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 import torch
 from peft import PeftModel
@@ -26,7 +25,7 @@ from expert_cli.errors import Interrupted, TrainingFailed
 from expert_cli.hardware.devices import is_out_of_memory
 from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS
 from expert_cli.model.adapter import magnitudes
-from expert_cli.model.flops import Flops, flops, peak_flops
+from expert_cli.model.flops import flops, peak_flops
 from expert_cli.model.kernels.chunked_loss import CausalLoss
 from expert_cli.model.kernels.kernel_plan import Kernel, KernelPlan
 from expert_cli.model.loading.quantize import autocast_of
@@ -60,8 +59,7 @@ def fit(
     after a checkpoint was written.
     """
     paths, resumed, status = RunPaths(run.output), checkpoints.resumed, checkpoints.status
-    cost = partial(flops, model.get_base_model(), data.train.document_lengths)
-    trainer = _trainer(model, data, run, kernels, checkpoints, cost(recomputed=False))
+    trainer = _trainer(model, data, run, kernels, checkpoints)
     schedule, device = trainer.batches.schedule, trainer.timer.device
     before = magnitudes(model)
     capture = _make_ready(trainer, run, kernels, report)
@@ -70,7 +68,8 @@ def fit(
         truncate_metrics(paths.metrics, done)
     status.reached(done, schedule.steps)
     peak = peak_flops(device.card_name(), schedule.processes) if device.is_gpu else None
-    costs = cost(recomputed=run.compute.checkpointing == "all" or trainer.recomputes)
+    recomputed = run.compute.checkpointing == "all" or trainer.recomputes
+    costs = flops(model.get_base_model(), data.train.document_lengths, recomputed=recomputed)
     metrics = MetricsCallback(trainer.progress, trainer.timer, paths.metrics, costs, peak, report.warning)
     steps = StepCallback(run.watch, schedule.steps_per_epoch, stop.asked)
     own: list[TrainerCallback] = [metrics, steps]
@@ -102,7 +101,7 @@ def fit(
 
 
 def _trainer(
-    model: PeftModel, data: TrainingData, run: RunConfig, kernels: KernelPlan, checkpoints: Checkpoints, cost: Flops
+    model: PeftModel, data: TrainingData, run: RunConfig, kernels: KernelPlan, checkpoints: Checkpoints
 ) -> ExpertTrainer:
     arguments = training_arguments(run, checkpoints.folder)
     train_on_one_card(arguments)
@@ -113,8 +112,7 @@ def _trainer(
     def shape_of(schedule: Schedule) -> FixedShape | None:
         if not (capturing or kernels.fixed_shape):
             return None
-        target_cost = cost.per_trained_token / cost.per_token
-        return fixed_shape(data.train, schedule, order_of, run.data.max_seq_length, target_cost)
+        return fixed_shape(data.train, schedule, order_of, run.data.max_seq_length)
 
     trainer = ExpertTrainer(
         optim_config=run.optim,

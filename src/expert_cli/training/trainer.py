@@ -106,21 +106,17 @@ class ExpertTrainer(Trainer):
         if shape is None:
             packs = self.train_dataset.longest(self.batches.schedule.batch_size)
             return self.on_device(self.data_collator([self.train_dataset[0, number] for number in packs]))
-        largest = replace(self.data_collator, shape=replace(shape, targets=shape.targets[-1:]))
-        return self.on_device(largest([self.train_dataset[place] for place in next(iter(self.batches))]))
+        return self.on_device(self.data_collator([self.train_dataset[place] for place in next(iter(self.batches))]))
 
     def _capture(self) -> bool:
         """Record the step and prove it; where that fails every step is eager, and `not_captured` says why."""
-        self.captured, shape = None, self.data_collator.shape
-        assert shape is not None  # noqa: S101  graphs need one
-        batch = self._largest_batch()
+        self.captured, batch = None, self._largest_batch()
         self.model.train()
         # Recomputed layers with dropout read the random state, which a recording forbids (pytorch issue 162504).
         kept = has_dropout(self.model) and set_checkpointing(self.model.base, on=False)
         noise = activate_neftune(self.model, self.neftune_noise_alpha) if self.neftune_noise_alpha else None
         try:
-            seed = self.args.seed
-            self.captured = CapturedStep(self.model, self.flat.gradient, batch, shape.targets, self.graphs, seed)
+            self.captured = CapturedStep(self.model, self.flat.gradient, batch, self.graphs, self.args.seed)
         except Exception as error:  # whatever a card or a driver says: such a run is eager
             if is_out_of_memory(error) and not kept:
                 raise

@@ -28,10 +28,6 @@ from expert_cli.data.packing.packed_dataset import FILLER, IGNORE_INDEX, PackedD
 from expert_cli.data.packing.random_fit import epoch_order, grouped_order
 
 Batch = dict[str, Any]
-LARGEST_SHARE = 0.03
-"""Of a step's work, this much may be the padding of targets before more sizes of them are recorded."""
-QUANTILES = (0.5, 0.9, 1.0)
-"""Shares of the micro-batches that the sizes of targets have room for, where there are several."""
 
 
 @dataclass(frozen=True)
@@ -144,36 +140,23 @@ class PackedBatchSampler(Sampler[list[Place]]):
 @dataclass(frozen=True)
 class FixedShape:
     """tokens: of a micro-batch. longest: a document's. borders: of the most documents, one repeated end more than they have,
-    past which kernels of the RTX 50 series read (flash-attention pull 2333). targets: the numbers of trained tokens that a
-    batch is padded to, ascending; the last one is the most of any. padding: the share of a step's work that is padding.
+    past which kernels of the RTX 50 series read (flash-attention pull 2333). targets: the most trained tokens of any.
     """
 
     tokens: int
     longest: int
     borders: int
-    targets: tuple[int, ...]
-    padding: float
+    targets: int
 
     def __str__(self) -> str:
         """Return it in words."""
-        sizes = " or ".join(f"{size:,}" for size in self.targets)
         return (
-            f"{self.tokens:,} tokens, {self.borders - 2:,} documents and {sizes} trained tokens a micro-batch, "
-            f"{self.padding:.1%} of the work is padding"
+            f"{self.tokens:,} tokens, {self.borders - 2:,} documents and {self.targets:,} trained tokens a micro-batch"
         )
 
-    def targets_for(self, count: int) -> int:
-        """Return the smallest size with room for `count` trained tokens."""
-        return next(size for size in self.targets if size >= count)
 
-
-def fixed_shape(
-    data: PackedDataset, schedule: Schedule, order_of: Callable[[int], Ints], capacity: int, target_cost: float
-) -> FixedShape:
-    """Return the shape that every micro-batch of the run fits, of all its epochs. capacity: tokens of a full pack.
-
-    target_cost: the work of a trained token's head and loss, by that of a token in the layers.
-    """
+def fixed_shape(data: PackedDataset, schedule: Schedule, order_of: Callable[[int], Ints], capacity: int) -> FixedShape:
+    """Return the shape that every micro-batch of the run fits, of all its epochs. capacity: tokens of a full pack."""
     _, of_documents = data.documents.mask_lengths
     places = np.arange(schedule.packs)
     begins = np.flatnonzero(places % schedule.packs_per_step % schedule.batch_size == 0)  # of micro-batches
@@ -188,13 +171,7 @@ def fixed_shape(
     # a process that nothing is left for trains padding alone
     padded = -(-(full - tokens) // capacity)
     documents = max(int((documents + padded).max()), schedule.batch_size)
-    needed = np.maximum(trained, 1)
-    sizes = [int(needed.max())]
-    if target_cost * (needed.max() - needed.mean()) > LARGEST_SHARE * (full + target_cost * needed.mean()):
-        sizes = sorted({int(np.quantile(needed, share, method="higher")) for share in QUANTILES})
-    taken = np.array(sizes)[np.searchsorted(sizes, needed)]
-    work, done = len(tokens) * full + target_cost * taken.sum(), tokens.sum() + target_cost * trained.sum()
-    return FixedShape(full, capacity, documents + 2, tuple(sizes), float(1 - done / work))
+    return FixedShape(full, capacity, documents + 2, max(1, int(trained.max())))
 
 
 @dataclass(frozen=True)
@@ -214,7 +191,7 @@ class Collator:
 
     shape: what every packed batch is padded to, for graphs and compiled layers; None: nothing. Tokens are padded with
     documents of padding, of at most `max_seqlen` tokens each: flash-attention leaves rows beyond that bound as they were
-    allocated. `cu_seqlens` repeats its end (empty documents), `targets` are padded with -100, to the smallest size there is.
+    allocated. `cu_seqlens` repeats its end (empty documents), `targets` are padded with -100.
     """
 
     pad_id: int
@@ -238,7 +215,7 @@ class Collator:
                 longest = int(borders.diff().max())
             else:
                 borders = _extended(borders, shape.borders, len(positions))
-                size, longest = shape.targets_for(len(rows)), shape.longest
+                size, longest = shape.targets, shape.longest
                 rows, targets = _extended(rows, size, 0), _extended(targets, size, IGNORE_INDEX)
             batch |= {"cu_seqlens": borders.to(torch.int32), "max_seqlen": longest}
         return {**batch, "target_positions": rows, "targets": targets}

@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 from torch.nn.attention import varlen
 from torch.nn.functional import scaled_dot_product_attention
-from torch.utils.weak import WeakTensorKeyDictionary
 from transformers import AttentionInterface, PreTrainedModel
 
 from expert_cli._compat import attention_name
@@ -26,7 +25,6 @@ from expert_cli.model.kernels.attention_backends import BACKENDS, attention_back
 
 KNOWS_GROUPS = "enable_gqa" in inspect.signature(varlen.varlen_attn).parameters
 """Whether torch's function is told of groups of query heads: that of torch 2.11 is not, and keys are repeated for it."""
-_KNOWN: Any = WeakTensorKeyDictionary()
 
 
 def varlen_kwargs(starts: Tensor, longest: int) -> dict[str, Any]:
@@ -61,7 +59,7 @@ def per_document_sdpa(
     The value's head_dim may be another. Without borders each row is a document. Returns [1, tokens, heads, head_dim of value].
     """
     starts, window = settings.get("cu_seq_lens_q"), settings.get("sliding_window")
-    lengths = [query.shape[2]] if starts is None else _lengths(starts)
+    lengths = [query.shape[2]] if starts is None else [length for length in starts.diff().tolist() if length]
     grouped = query.shape[1] != key.shape[1]
     parts = []
     for q, k, v in zip(*(torch.split(part, lengths, 2) for part in (query, key, value)), strict=True):
@@ -89,15 +87,6 @@ def varlen_attention(
     seen = (window - 1 if window else -1, 0)
     out: Any = varlen.varlen_attn(q, k, v, starts, starts, longest, longest, scale=scaling, window_size=seen, **grouped)
     return out.unsqueeze(0), None
-
-
-def _lengths(starts: Tensor) -> list[int]:
-    """Return the documents' lengths; a GPU is asked once for a batch, not in every layer."""
-    version, known = _KNOWN.get(starts, (None, []))
-    if version != starts._version:  # a buffer of fixed shape is written anew for every batch
-        known = [length for length in starts.diff().tolist() if length]
-        _KNOWN[starts] = starts._version, known
-    return known  # type: ignore[no-any-return]
 
 
 def _window_mask(tokens: int, window: int | None, device: torch.device) -> Tensor | None:

@@ -175,15 +175,3 @@ def test_nothing_is_copied_on_the_way_to_the_kernel(request: pytest.FixtureReque
     repeats = NOT_TOLD in request.node.name
     assert [tensor.numel() for tensor in seen] == [(inputs[0] if repeats else tensor).numel() for tensor in inputs]
     assert repeats or [tensor.data_ptr() for tensor in seen] == [tensor.data_ptr() for tensor in inputs]
-
-
-def test_borders_that_are_written_anew_in_one_buffer_are_read_anew() -> None:
-    inputs = [torch.randn(1, 2, 12, 8) for _ in range(3)]
-    buffer = torch.tensor([0, 4, 12, 12], dtype=torch.int32)
-    attention.per_document_sdpa(torch.nn.Module(), *inputs, None, cu_seq_lens_q=buffer)
-    buffer.copy_(torch.tensor([0, 7, 12, 12]))
-    of_buffer, fresh = (
-        attention.per_document_sdpa(torch.nn.Module(), *inputs, None, cu_seq_lens_q=starts)[0]
-        for starts in (buffer, buffer.clone())
-    )
-    assert torch.equal(of_buffer, fresh)

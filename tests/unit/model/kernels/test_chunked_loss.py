@@ -112,7 +112,7 @@ def test_heads_that_are_more_than_a_product_keep_their_logits() -> None:
     )
 
 
-SHAPE = FixedShape(tokens=64, longest=32, borders=12, targets=(62,), padding=0.0)
+SHAPE = FixedShape(tokens=64, longest=32, borders=12, targets=62)
 WAYS: dict[str, tuple[AdapterType, bool]] = {
     "PEFT's LoRA": ("lora", False),
     "fused LoRA": ("lora", True),
