@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 
 from expert_cli.config.plan import trained_adapter
 from expert_cli.evaluation.cases import EvalCase
-from expert_cli.evaluation.evaluate import cases_of, check_gradable, write_answers
+from expert_cli.evaluation.evaluate import Answering, cases_of, check_gradable, write_answers
 from expert_cli.evaluation.grade import CASE_TIMEOUT_S, beside, grade
 from expert_cli.inference.expert import Expert, open_expert
 from expert_cli.inference.expert_config import GenerationConfig, Grammar, Stop, decoding_for, generation_config
@@ -121,7 +121,7 @@ class Measured:
         return rows, costs
 
     def _asked(self, cases: Sequence[EvalCase], settings: GenerationConfig) -> Row:
-        written = write_answers(self.expert.model, self.expert.renderer, cases, settings, NullReporter(), "")
+        written = write_answers(self.expert.model, self.expert.renderer, cases, settings, NullReporter(), Answering(""))
         answers = [[(one.answer, one.stop) for one in row.samples or [row]] for row in written.answers]
         return {
             "answers": answers,

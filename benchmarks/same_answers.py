@@ -61,7 +61,7 @@ def compared(before: Row, now: Row, renderer: PromptRenderer) -> Iterator[tuple[
 
 def _became(first: Row, row: Row, renderer: PromptRenderer) -> tuple[str, Difference | None]:
     if row["stop"] in ENDED_EARLY:
-        begins = (first.get("raw") or first["answer"]).startswith(row["answer"])
+        begins = first["answer"].startswith(row["answer"])
         return (
             (f"ended early ({row['stop']}), the same up to there", None)
             if begins

@@ -55,11 +55,8 @@ MAX_KL, MIN_TOP1 = 1.0, 0.7
 Prompts = Sequence[tuple[str, str]]  # (instruction, input) each
 Text = tuple[int, Sequence[int]]  # the length of a prompt; its ids with those of its answer
 Agreement = Mapping[str, Any]
-"""A written form beside the trained model, over the first tokens of that one's answers to `prompts` prompts.
-
-tokens: compared. top1: the share where both find the same token likeliest. max_kl: the largest Kullback-Leibler divergence of
-the written model's distribution of the next token from the trained model's, in nats.
-"""
+"""`prompts`, `tokens` compared, `top1`, the share where the trained model finds the same token likeliest, and
+`max_kl`, the largest Kullback-Leibler divergence from its distribution of the next token, in nats."""
 
 
 def save_adapter(
@@ -119,10 +116,9 @@ def in_words(agreement: Mapping[str, Agreement]) -> list[str]:
 def export_expert(
     trained: TrainedAdapter, output: Path, prompts: Prompts, report: Reporter, *, merge: bool, gguf: GgufType | None
 ) -> dict[str, Any]:
-    """Write an expert into the new folder `output`, checked: it is whole or not there. Return what `export --json` prints.
+    """Write an expert into the new folder `output`, whole, or not at all. Return what `export --json` prints.
 
-    prompts: asked in the check. Raises RunLocked where `output` holds something, IntegrityError where what was written is not
-    the expert, InputError for what cannot be written in that form.
+    prompts: asked in the check, which raises IntegrityError where what was written is not the expert.
     """
     require_new(output)
     run, adapter = trained.plan.run, trained.origin.adapter
@@ -172,11 +168,10 @@ def export_expert(
 def _write_whole(
     trained: TrainedAdapter, asked: ExpertConfig, folder: Path, prompts: Prompts, forms: Sequence[str], report: Reporter
 ) -> dict[str, Agreement]:
-    """Write the model with its adapter in it; return how what was written compares. Raises as `compare` does.
+    """Write the model with its adapter in it; return how what was written compares.
 
-    The adapter is added in fp32 to 4-bit weights as training saw them, else to the base model's own. What 4-bit weights are
-    depends on the dtype they had when they were quantized and unpacked: of weights stored in fp32 one code in a hundred is
-    another one in bf16. So it is the dtype of training, whatever this machine would choose.
+    The adapter is added in fp32 to 4-bit weights as training saw them, else to the base model's own. Of weights stored in fp32
+    one code in a hundred is another one in bf16: they are quantized in the dtype of training, whatever this machine chooses.
     """
     run, dtype = trained.plan.run, trained.origin.dtype or trained.plan.run.compute.dtype
     is_int4 = run.model.quantization == "int4"

@@ -46,18 +46,17 @@ def model_card(plan: Plan, done: FitResult | None, base: str) -> str:
     rows = [row for row in plan.effects if row.reason == CARD.reason or row.key.startswith(_FOR_ROUTERS)]
     told = {row.key: row.value for row in rows if row.value and not row.key.startswith(_SHOWN)}
     document = json.dumps(told, indent=2, ensure_ascii=False)
-    document = re.sub(
-        r'"(?:[A-Za-z]:)?[/\\][^"]+"', lambda path: json.dumps(short_place(json.loads(path[0]))), document
-    )
-    data_files = [re.sub(r"^([A-Za-z]:)?[/\\](.*[/\\])?", "", spec.path) for spec in run.data.train]
+    absolute, files = r'"(?:[A-Za-z]:)?[/\\][^"]+"', [spec.path for spec in run.data.train]
+    document = re.sub(absolute, lambda path: json.dumps(short_place(json.loads(path[0]))), document)
     parts = [
         f"---\n{data.to_yaml()}\n---\n\n# {run.expert}\n",
         *([f"{manifest.description}\n"] * bool(manifest.description)),
     ]
+    trained = f"({run.model.quantization}), trained with expert-cli{steps}"
     parts += [
-        f"A {run.adapter.type} adapter for `{base}` ({run.model.quantization}), trained with expert-cli{steps}.\n"
+        f"A {run.adapter.type} adapter for `{base}` {trained}.\n",
+        f"Data: {', '.join(map(short_place, files))}.\n",
     ]
-    parts += [f"Data: {', '.join(data_files)}.\n"]
     parts += [f"## From the manifest\n\n```json\n{document}\n```\n"] if told else []
     return "\n".join(parts)
 

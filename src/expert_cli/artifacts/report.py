@@ -1,8 +1,7 @@
 """Run directories -> one HTML page that needs nothing else: no network, no other file.
 
-What the page says stands in page/report.html.j2. Curves are drawn by uPlot (MIT, page/uplot.js): 51 kB without dependencies,
-made for long series, on canvases that follow the width and the color scheme of the reader. Jinja2 escapes whatever comes from
-the run, and the page's own policy forbids it to load anything. All other figures of a run are in TensorBoard.
+What it says stands in page/report.html.j2. Curves are drawn by uPlot (MIT, page/uplot.js): 51 kB, made for long series. Jinja2
+escapes whatever comes from the run, and the page's own policy forbids it to load anything.
 """
 
 from __future__ import annotations
@@ -32,10 +31,7 @@ MAX_RUNS, CHARACTERS = 6, 600
 
 
 def write_report(run_dirs: Sequence[Path], to: Path) -> list[Ending]:
-    """Draw the runs into the file `to`; return how each stands. Raises InputError: no run in a folder, too many runs.
-
-    What a run directory does not say, whole or not, is empty.
-    """
+    """Draw the runs into the file `to`; return how each stands. Raises InputError: no run in a folder, too many runs."""
     if not 1 <= len(run_dirs) <= MAX_RUNS:
         raise InputError(f"{len(run_dirs)} runs: a report shows 1 to {MAX_RUNS}", "name fewer folders")
     found = [_read_run(metrics.require_run(folder)) for folder in run_dirs]

@@ -34,7 +34,7 @@ def audit(
 
     Errors make a row or case useless: an answer that does not run, that goes on into a prompt or is too long, a question with
     answers that contradict each other, a case that stands in the rows or that its own expected answer does not pass. Warnings
-    are for you to judge: duplicates, near ones. What was not run is counted, never taken for good. Exit code 5 for errors.
+    are for you to judge: duplicates, near ones. What was not run is told, never taken for good. Exit code 5 for errors.
 
     Examples:
 
@@ -49,13 +49,8 @@ def audit(
 
 def _show(console: Console, found: Audit) -> None:
     document = found.as_json()
-    answers, not_run = document["answers"], document["answers"]["not_run"]
     counts = [plural(document[name], name.removesuffix("s")) for name in ("rows", "cases", "errors", "warnings")]
     console.text(f"{found.expert}: {', '.join(counts[:2])}; {', '.join(counts[2:])}")
-    left = f"{sum(not_run.values()):,} not run"
-    console.text(f"answers of rows: {answers['ran']:,} run, {answers['parsed']:,} only parsed, {left}")
-    for reason, count in not_run.items():
-        console.text(f"  {count:,} not run: {reason}")
     for name, reason in document["not_checked"].items():
         console.warning(f"{name}: {reason}")
     for name, check in document["checks"].items():

@@ -32,7 +32,6 @@ from expert_cli.evaluation.verifiers.case import detail_line
 from expert_cli.evaluation.verifiers.registry import verifier as registered
 from expert_cli.evaluation.verifiers.sandbox.child_process import Stopped
 from expert_cli.inference.sql_grammar import compile_fault, compiler, tables_of
-from expert_cli.utils.paths import cache_folder
 from expert_cli.utils.reporter import NullReporter, Reporter, late_progress
 from expert_cli.utils.text import normalize
 
@@ -87,7 +86,7 @@ class AuditRow(NamedTuple):
 class Audit:
     """What was looked at and what was found: of each check, by place, what is wrong there and the text that is at fault.
 
-    ran, parsed, not_run: what became of the rows' answers; not_checked: checks that were left out.
+    not_checked: why a check was left out, or some of it.
     """
 
     expert: str
@@ -99,9 +98,6 @@ class Audit:
     cases: list[EvalCase]
     unreadable: int
     found: dict[str, dict[str, tuple[str, str]]] = field(default_factory=lambda: {name: {} for name in CHECKS})
-    ran: int = 0
-    parsed: int = 0
-    not_run: Counter[str] = field(default_factory=Counter)
     not_checked: dict[str, str] = field(default_factory=dict)
 
     def add(self, check: str, where: str, detail: str, text: str) -> None:
@@ -135,7 +131,6 @@ class Audit:
             "errors": self.errors,
             "warnings": sum(self.counts.values()) - self.errors,
             "checks": checks,
-            "answers": {"ran": self.ran, "parsed": self.parsed, "not_run": dict(self.not_run.most_common())},
             "not_checked": self.not_checked,
         }
 
@@ -174,27 +169,32 @@ def audit_data(plan: Plan, case_files: Sequence[Path], verifier: str, limit: int
 def _run_answers(audit: Audit, plan: Plan, report: Reporter) -> None:
     """Run the answers of rows as far as can be done without a case of their own: no result is held against another."""
     kind, decoding = registered(audit.verifier), plan.loaded.manifest.training.decoding
-    mine = [one for one in audit.cases if one.case.verifier == audit.verifier]
+    mine, left = [one for one in audit.cases if one.case.verifier == audit.verifier], Counter[str]()
     if audit.verifier == "sql" and decoding is not None and decoding.grammar_type == "sql-postgres":
-        audit.not_run["queries of PostgreSQL are not run here"] += len(audit.rows)
+        left["queries of PostgreSQL are not run here"] += len(audit.rows)
     elif audit.verifier == "sql" and kind is not None:
-        _compile_queries(audit, kind.fences, plan.run)
+        left += _compile_queries(audit, kind.fences, plan.run)
     elif not mine or audit.verifier in ("exact", "regex", "contains_all", "command"):
         told = f"answers of the verifier {audit.verifier} are only judged with a case"
-        audit.not_run[told if audit.verifier else "no cases tell how"] += len(audit.rows)
+        left[told if audit.verifier else "no cases tell how"] += len(audit.rows)
     else:
-        _give_to_a_case(audit, mine, report)
+        left += _give_to_a_case(audit, mine, report)
+    if left:
+        reasons = "; ".join(f"{count:,} ({reason})" for reason, count in left.most_common(3))
+        audit.not_checked["does_not_run"] = f"{left.total():,} of {len(audit.rows):,} answers are not run: {reasons}"
 
 
-def _give_to_a_case(audit: Audit, mine: Sequence[EvalCase], report: Reporter) -> None:
-    """Ask a case what each answer gives; programs are only parsed."""
+def _give_to_a_case(audit: Audit, mine: Sequence[EvalCase], report: Reporter) -> Counter[str]:
+    """Ask a case what each answer gives; programs are only parsed. Return why some were not run."""
     chosen = max(mine, key=lambda one: bool(getattr(one.case, "unit", "")))  # any unit is one
     every = [*dict.fromkeys(label for one in mine for label in getattr(one.case, "labels", ()))]
     change, fields = {"labels": every, "perturb": None}, type(chosen.case).model_fields
     case = chosen.case.model_copy(update={name: value for name, value in change.items() if name in fields})
     rows = audit.rows[:: -(-len(audit.rows) // PROGRAMS)] if case.starts else audit.rows
+    left = Counter({f"of programs {PROGRAMS} are parsed": len(audit.rows) - len(rows)})
     with late_progress(report, "judging", len(rows), "answers") as show:
         for done, row in enumerate(rows, start=1):
+            show(done)
             kind, detail = "", ""
             try:
                 if case.result_key(extract(row.answer, case.fences), chosen.file, TIMEOUT_S) is None:
@@ -202,21 +202,16 @@ def _give_to_a_case(audit: Audit, mine: Sequence[EvalCase], report: Reporter) ->
             except Stopped as stopped:
                 kind, detail = stopped.kind, stopped.detail
             if kind in ("refused", "timeout", "too_large"):
-                audit.not_run[f"{kind}: {detail}"] += 1
+                left[f"{kind}: {detail}"] += 1
             elif kind == "invalid" and audit.verifier == "cypher" and "SyntaxError" not in detail:
-                audit.not_run["graphqlite cannot run it, which says nothing of the query"] += 1
-            else:
-                is_parsed = bool(case.starts) or kind == "parsed_only"
-                audit.parsed, audit.ran = audit.parsed + is_parsed, audit.ran + (not is_parsed)
-                if kind == "invalid":
-                    audit.add("does_not_run", row.where, detail, row.answer)
-            show(done)
-    if left := len(audit.rows) - len(rows):
-        audit.not_run[f"of programs {PROGRAMS} are parsed"] += left
+                left["graphqlite cannot run it, which says nothing of the query"] += 1
+            elif kind == "invalid":
+                audit.add("does_not_run", row.where, detail, row.answer)
+    return +left
 
 
-def _compile_queries(audit: Audit, fences: frozenset[str], run: RunConfig) -> None:
-    databases, no_tables = run.data.schema_prompt, compiler({})
+def _compile_queries(audit: Audit, fences: frozenset[str], run: RunConfig) -> Counter[str]:
+    databases, no_tables, left = run.data.schema_prompt, compiler({}), Counter[str]()
     for row in audit.rows:
         file = databases.file_named(row.database) if databases and row.database else Path()
         found = compiler_for(file if file.is_file() else None, row.input) or compiler_for(None, row.question)
@@ -225,9 +220,8 @@ def _compile_queries(audit: Audit, fences: frozenset[str], run: RunConfig) -> No
         is_syntax = any(words in fault for words in ("syntax error", "incomplete", "unrecognized", "one statement"))
         if fault and (found or is_syntax):
             audit.add("does_not_run", row.where, fault, query)
-        elif not found:
-            audit.not_run["only parsed: neither a database nor CREATE TABLE in the row"] += 1
-        audit.parsed += bool(found or (fault and is_syntax))
+        left["only parsed: neither a database nor CREATE TABLE in the row"] += not found
+    return +left
 
 
 @lru_cache(maxsize=64)
@@ -284,15 +278,16 @@ def _check_lengths(audit: Audit, plan: Plan, _: Reporter) -> None:
     """Find answers of `max_seq_length` tokens or more; one of fewer bytes has fewer tokens, and is not encoded."""
     from tokenizers import Tokenizer
 
-    from expert_cli.model.loading.base_model import fetch_model  # what loads models as well would load torch
+    from expert_cli.model.loading.base_model import fetch_model, places_of  # what loads models as well would load torch
 
     run, limit = plan.run, plan.run.data.max_seq_length
     long = [row for row in audit.rows if len(row.answer.encode("utf-8", "surrogatepass")) >= limit]
     if not long:
         return
-    where: dict[str, Any] = {"search": (run.manifest.parent, run.root, Path.cwd()), "cache": cache_folder()}
     try:
-        base = fetch_model(run.model.name, sha256=run.model.sha256, **where, offline=True, report=NullReporter())
+        base = fetch_model(
+            run.model.name, sha256=run.model.sha256, report=NullReporter(), **places_of(run) | {"offline": True}
+        )
     except ExpertError:
         told = f"{len(long):,} long answers: the tokenizer of {run.model.name} is not on this machine"
         audit.not_checked["too_long"] = f"{told} (--base-model NAME: another)"

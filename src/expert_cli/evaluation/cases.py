@@ -30,10 +30,8 @@ MAX_CHARACTERS = 4_000_000
 class EvalCase:
     """A case of a file, what it asks, and, once it is answered, an answer to judge.
 
-    where: "file:line". digest: of the case, whatever the answer. file: the first of the files that it names, found: a database,
-    a script. prompt: "" where nothing tells what was asked. shown: of its database, in the place of the input; "" = nothing.
-    stop: why the answer ends, "" where nothing tells. raw: what was written, where a stop sequence cut the answer out of it.
-    samples: all answers that were drawn, this one first; () where none were.
+    where: "file:line". digest: of the case, whatever the answer. file: the first of the files that it names, found. shown: of
+    its database, in the place of the input. stop: why the answer ends. samples: all answers that were drawn, this one first.
     """
 
     case: Case
@@ -46,7 +44,6 @@ class EvalCase:
     shown: str = ""
     answer: str = ""
     stop: Stop | Literal[""] = ""
-    raw: str = ""
     samples: tuple[EvalCase, ...] = ()
 
     @property
@@ -63,9 +60,9 @@ class EvalCase:
         """Return what a model is asked as one text."""
         return separator.join(filter(None, self.asked))
 
-    def answered(self, text: str, stop: Stop | Literal[""] = "", raw: str = "") -> EvalCase:
+    def answered(self, text: str, stop: Stop | Literal[""] = "") -> EvalCase:
         """Return the case with an answer."""
-        return replace(self, answer=text, stop=stop, raw=raw)
+        return replace(self, answer=text, stop=stop)
 
     @property
     def extracted(self) -> str | None:
@@ -75,11 +72,9 @@ class EvalCase:
 
 def stratified_sample(rows: Sequence[EvalCase], count: int | None) -> list[EvalCase]:
     """Return `count` rows (None: all), in their order: ordered by category, the middles of so many equal parts."""
-    if count is None or count >= len(rows):
-        return list(rows)
+    count = min(len(rows) if count is None else count, len(rows))
     ordered = sorted(range(len(rows)), key=lambda number: rows[number].case.category)
-    middles = ((2 * part + 1) * len(rows) // (2 * count) for part in range(count))
-    return [rows[number] for number in sorted(ordered[middle] for middle in middles)]
+    return [rows[n] for n in sorted(ordered[(2 * part + 1) * len(rows) // (2 * count)] for part in range(count))]
 
 
 def read_answers(path: Path) -> list[EvalCase]:
@@ -96,11 +91,11 @@ def shown_databases(cases: Sequence[EvalCase], settings: SchemaPromptConfig | No
     """Return cases with what each is shown of its database, or of the CREATE TABLE texts of its input. Raises InputError."""
     if settings is None:
         return list(cases)
-    shown = []
-    for case in cases:
+    shown = list(cases)
+    for n, case in enumerate(cases):
         database = case.file if case.case.file_key == "database" else None
         with at(case.where):
-            shown.append(replace(case, shown=schema_prompt(settings, case.prompt, case.input, database)))
+            shown[n] = replace(case, shown=schema_prompt(settings, case.prompt, case.input, database))
     return shown
 
 
@@ -142,7 +137,7 @@ def digest_of(row: Mapping[str, Any]) -> str:
 def read_case(where: str, row: Mapping[str, Any]) -> Case:
     """Return the case that a row's keys make. where: what errors call it. Raises InputError."""
     name = row.get("verifier")
-    kind = verifier(name) if isinstance(name, str) else None
+    kind = verifier(str(name))
     if kind is None:
         fault = f"there is no {name!r}" if name else "is missing"
         raise InputError(f"{where}: verifier: {fault}", f"verifiers: {', '.join(known_verifiers())}")

@@ -22,9 +22,9 @@ from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_ope
 from expert_cli.config.plan import Plan, TrainedAdapter
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.evaluation import evaluate
-from expert_cli.evaluation.cases import EvalCase, digest_of
+from expert_cli.evaluation.cases import EvalCase
 from expert_cli.evaluation.grade import NOTHING, Evaluated, Permissions, beside, grade, in_order
-from expert_cli.inference.expert_config import GenerationConfig, Stop, read_expert_config
+from expert_cli.inference.expert_config import GenerationConfig, read_expert_config
 from expert_cli.runs.metrics import ENDPOINT
 from expert_cli.utils.object_storage import forbidden_by
 from expert_cli.utils.reporter import Reporter
@@ -32,8 +32,6 @@ from expert_cli.utils.text import first_line, shortened
 
 KEY = "OPENAI_API_KEY"
 TRIES, TIMEOUT_S, LONGEST_WAIT_S, MOST_STOPS = 5, 600.0, 60.0, 4
-Asked = tuple[EvalCase, Mapping[str, Any], Mapping[str, Any]]
-"""A case, and what a request says of its prompt and of what holds the answer."""
 
 
 @contextmanager
@@ -65,38 +63,11 @@ class Server:
         self.takes_text = path.endswith("/completions") and not path.endswith("/chat/completions")
         self._at = parts._replace(path=path if path.endswith("/completions") else f"{path}/chat/completions").geturl()
         self.named, self.report, self._key = {"endpoint": url, "model": model}, report, key
-        self._lock, self._untold = Lock(), Lock()
         self._opener = build_opener(_Unredirected, *([ProxyHandler({})] if is_here else []))
-        self._names = dict[str, str]()  # what is refused: its other name, "" for none
+        self._names, self._told = dict[str, str](), set[str]()  # what is refused: its other name, "" for none
 
-    def answers(self, asked: Sequence[Asked], settings: GenerationConfig, keep: Path | None) -> evaluate.Generations:
-        """Let the server answer, `settings.batch_size` cases at once; keep: as `evaluate_adapter` has it."""
-        stops, drawn = [*settings.stops[:MOST_STOPS]] or None, {k: v for k, v in settings.sampling().items() if v}
-        how = {"model": self.named["model"], "max_tokens": settings.max_new_tokens, "stop": stops, "temperature": 0.0}
-        how |= {name: value for name, value in drawn.items() if name != "do_sample"}
-        same = [self.named, how, settings.samples, settings.seed, [(case.digest, *said) for case, *said in asked]]
-        kept = evaluate.KeptAnswers(keep, {"asked": digest_of({"": same})}) if keep else None
-        known, started = kept.of("served") if kept else {}, time.monotonic()
-
-        def work(one: Asked) -> None:
-            case, prompt, held = one
-            seeds = [(evaluate.seed_of(settings, case) + k) % (1 << 31) for k in range(settings.samples or 1)]
-            made = {case.digest: [self._said({**how, **prompt, "seed": seed}, held) for seed in seeds]}
-            with self._lock:
-                known.update(made)
-                if kept:
-                    kept.add("served", made)
-
-        left = [one for one in asked if one[0].digest not in known]
-        with self.report.progress(f"{self.named['model']} answers", len(left), "cases") as bar:
-            in_order(work, left, settings.batch_size, bar.update)
-        written = {case: [said[:3] for said in some] for case, some in known.items()}
-        free = sum(any(said[3] for said in known[case.digest]) for case, *_ in asked) if settings.grammar else 0
-        cases = [case for case, *_ in asked]
-        return evaluate.Generations.of(settings, cases, written, free, started, **self.named)
-
-    def _said(self, asked: Mapping[str, Any], held: Mapping[str, Any]) -> tuple[str, Stop, int, bool]:
-        """Return a text, why it ends, how many tokens it has, and whether nothing held it."""
+    def said(self, asked: Mapping[str, Any], held: Mapping[str, Any]) -> evaluate.Written:
+        """Return the answer to a request. held: what of it holds the answer to a grammar, where the server takes that."""
         body = {self._names.get(name, name): value for name, value in {**asked, **held}.items()}
         body.pop("", None)
         code, text = self._reply(json.dumps(body).encode())
@@ -110,14 +81,18 @@ class Server:
             name, why = str(found["error"]["param"]), str(found["error"]["code"])
             if why.startswith(("unsupported", "unknown")) and name in asked and name not in self._names:
                 self._names[name] = "max_completion_tokens" if name == "max_tokens" else ""
-                self.report.warning(f"{self._at} takes no {name}: {told}")
-                return self._said(asked, held)
+                self._tell_once(f"{self._at} takes no {name}: {told}", name)
+                return self.said(asked, held)
         if held and code in (400, 422):
-            if self._untold.acquire(blocking=False):
-                self.report.warning(f"{self._at} refuses a grammar, such answers are free text: {told}")
-            return self._said(asked, {})
+            self._tell_once(f"{self._at} refuses a grammar, such answers are free text: {told}", "")
+            return self.said(asked, {})
         hint = f"is it there, is its key in {KEY}? No redirect is followed"
         raise EnvironmentProblem(f"{self._at} answered {code or 'nothing'}: {told}", hint)
+
+    def _tell_once(self, words: str, of: str) -> None:
+        if of not in self._told:
+            self._told.add(of)
+            self.report.warning(words)
 
     def _reply(self, body: bytes) -> tuple[int, str]:
         """Return status and text; 0 and why where nothing answers, also when it is asked again."""
@@ -155,18 +130,31 @@ def evaluate_served(
     separator = asked.input_separator if asked else "\n\n"
     first = "" if asked else plan.run.model.system_prompt or ""
     system = [{"role": "system", "content": first}] if first else []
-    said, questions = _writer(file, as_text=server.takes_text), []
+    written, requests = _writer(file, as_text=server.takes_text), list[tuple[EvalCase, Any, Any]]()
     for case in cases:
         turn = case.turn(separator)
         held = evaluate.held_for(turn, case.case, settings.grammar)
-        prompt = said([*system, {"role": "user", "content": turn}])
-        questions.append((case, prompt, held.served if held else {}))
-    written = server.answers(questions, replace(settings, num_beams=1), keep)
-    facts = (
-        evaluate.facts_of(trained, trained.origin.base_sha256, asked.template, separator) if trained and asked else None
-    )
-    evaluation = grade(written.answers, server.report, case_timeout_s)
-    return Evaluated(evaluation, {}, facts, written.told, grammar=written.grammar)
+        requests.append((case, written([*system, {"role": "user", "content": turn}]), held.served if held else {}))
+    how = {"model": server.named["model"], "max_tokens": settings.max_new_tokens, "temperature": 0.0}
+    how |= {"stop": [*settings.stops[:MOST_STOPS]] or None}
+    how |= {name: value for name, value in settings.sampling().items() if value and name != "do_sample"}
+    same = [server.named, how, settings.samples, settings.seed, [(case.digest, *of) for case, *of in requests]]
+    answering, lock = evaluate.Answering(f"{server.named['model']} answers", keep, same), Lock()
+
+    def answer(one: tuple[EvalCase, Any, Any]) -> None:
+        case, prompt, held = one
+        seeds = [(evaluate.seed_of(settings, case) + k) % (1 << 31) for k in range(settings.samples or 1)]
+        made = [server.said({**how, **prompt, "seed": seed}, held) for seed in seeds]
+        with lock:
+            answering.add(case.digest, made)
+
+    left = [one for one in requests if one[0].digest not in answering.made]
+    with server.report.progress(answering.title, len(left), "cases") as bar:
+        in_order(answer, left, settings.batch_size, bar.update)
+    made = answering.done(replace(settings, num_beams=1), cases, **server.named)
+    of_adapter = (trained.origin.base_sha256, asked.template, separator) if trained and asked else None
+    facts = evaluate.facts_of(trained, *of_adapter) if trained and of_adapter else None
+    return Evaluated(grade(made.answers, server.report, case_timeout_s), {}, facts, made.told, grammar=made.grammar)
 
 
 def _writer(file: Path | None, *, as_text: bool) -> Callable[[Any], dict[str, Any]]:

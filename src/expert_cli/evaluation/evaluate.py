@@ -1,8 +1,7 @@
 """An adapter's evaluation: let it answer the cases, and its base model beside it, and judge; answers that were kept, again.
 
 The base model, the same weights with the adapter switched off, is asked as anyone would ask it who has no adapter: in its own
-chat template, held to nothing, without examples, and with some of the training rows before the question. Its answers may be
-longer than the expert's: a chat model explains itself.
+chat template, held to nothing, without examples, and with some of the training rows before the question.
 """
 
 from __future__ import annotations
@@ -13,26 +12,23 @@ import random
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from expert_cli.config.adapter_origin import WEIGHTS
 from expert_cli.config.plan import Plan, TrainedAdapter
 from expert_cli.config.training_defaults import JSON_GRAMMARS
-from expert_cli.data.rows import Row
+from expert_cli.data.rows import Row, asked_hash
 from expert_cli.errors import InputError
 from expert_cli.evaluation import cases as case_files
 from expert_cli.evaluation.cases import EvalCase, read_cases, stratified_sample
 from expert_cli.evaluation.grade import CASE_TIMEOUT_S, NOTHING, Evaluated, Evaluation, Permissions, beside, grade
-from expert_cli.evaluation.verifiers.case import Case, plain
+from expert_cli.evaluation.verifiers.case import Case
 from expert_cli.evaluation.verifiers.query import QueryCase
-from expert_cli.inference.expert_config import (
-    GenerationConfig,
-    Grammar,
-    Stop,
-)
+from expert_cli.inference.expert_config import GenerationConfig, Grammar, Stop
 from expert_cli.runs.metrics import BASES, WITHOUT_GRAMMAR, base_title, items, number, part, read_json
 from expert_cli.utils.files import sha256_of
 from expert_cli.utils.reporter import Reporter
@@ -49,8 +45,8 @@ DUMMY = "x"
 """An answer that is right nowhere."""
 
 
-Written = tuple[str, Stop, int]
-"""A text, why it ends, and how many tokens it has."""
+Written = tuple[str, Stop, int, bool]
+"""A text, why it ends, how many tokens it has, and whether nothing held it."""
 
 
 class Generations(NamedTuple):
@@ -60,80 +56,54 @@ class Generations(NamedTuple):
     told: Mapping[str, Any]
     grammar: Mapping[str, Any] | None
 
-    @classmethod
-    def of(
-        cls,
-        settings: GenerationConfig,
-        cases: Sequence[EvalCase],
-        written: Mapping[str, Sequence[Written]],
-        free: int,
-        started: float,
-        **computed: Any,
-    ) -> Generations:
-        """Return what was written, by the cases' digests, as answers up to the first stop sequence.
 
-        free: how many answers nothing held. computed: what decides on rounding: device and threads, or a server.
-        """
-        answers = []
-        for case in cases:
-            texts = []
-            for text, stop, _ in written[case.digest]:
-                cut = settings.until_stop(text)
-                texts.append(case.answered(cut, *((stop, "") if cut == text else ("sequence", text))))
+class Answering:
+    """One pass over the cases: answers as they are made, kept in a file by which the same pass goes on where it was stopped."""
+
+    def __init__(self, title: str, file: Path | None = None, asked: Any = None) -> None:
+        """Read what the file has of this pass. asked: what two equal passes have in common."""
+        self.title, self._file, self._started = title, file, time.monotonic()
+        self._pass, self.made = case_files.digest_of({title: asked}), dict[str, list[Written]]()
+        for line in file.read_text(encoding="utf-8").splitlines() if file and file.is_file() else ():
+            with suppress(ValueError):  # the last line may not have been written whole
+                of, case, answers = json.loads(line)
+                self.made |= {case: answers} if of == self._pass else {}
+
+    def add(self, case: str, answers: list[Written]) -> None:
+        """Keep the answers to a case of this digest."""
+        self.made[case] = answers
+        if self._file:
+            with self._file.open("a", encoding="utf-8", newline="\n") as file:
+                file.write(f"\n{json.dumps([self._pass, case, answers])}\n")
+
+    def done(self, settings: GenerationConfig, cases: Sequence[EvalCase], **computed: Any) -> Generations:
+        """Return the answers, each up to the first stop sequence. computed: what decides on rounding: a device, or a server."""
+        answers, every = [], [self.made[case.digest] for case in cases]
+        for case, some in zip(cases, every, strict=True):
+            ends = ((settings.until_stop(text), text, stop) for text, stop, *_ in some)
+            texts = [case.answered(cut, stop if cut == text else "sequence") for cut, text, stop in ends]
             answers.append(replace(texts[0], samples=tuple(texts)) if settings.samples else texts[0])
-        every, seconds = [one for case in cases for one in written[case.digest]], time.monotonic() - started
-        stops, tokens = Counter(stop for _, stop, _ in every), sum(count for *_, count in every)
+        stops, tokens = Counter(one[1] for one in chain(*every)), sum(one[2] for one in chain(*every))
         told = {"tokens": tokens, "cut_off": stops["length"], "looping": stops["looping"], **computed}
+        seconds = time.monotonic() - self._started
         told |= {"seconds": seconds, "tokens_per_s": tokens / max(1e-9, seconds)}
-        kind = settings.grammar
-        grammar = {"type": kind.type, "held": len(cases) - free, "free": free} if kind else None
-        return cls(tuple(answers), settings.as_json() | told, grammar)
-
-
-class KeptAnswers:
-    """A file of JSON lines: what is asked, then an answer a line. Of another evaluation, or not whole, it begins anew."""
-
-    def __init__(self, file: Path, asked: Mapping[str, Any]) -> None:
-        """Read what an earlier start left. asked: what two equal evaluations have in common."""
-        head = json.dumps(asked, sort_keys=True) + "\n"
-        lines = file.read_text(encoding="utf-8").splitlines(keepends=True) if file.is_file() else []
-        whole = [line for line in lines if line.endswith("\n")]  # the last line may not have been written whole
-        self._file, self._unwritten = file, whole if whole[:1] == [head] else [head]
-        self._known = [json.loads(line) for line in self._unwritten[1:]]
-
-    def of(self, title: str) -> dict[str, list[Any]]:
-        """Return the answers of a pass over the cases, by the cases' digests, each as a list."""
-        return {case: answers for of, case, answers in self._known if of == title}
-
-    def add(self, title: str, made: Mapping[str, Sequence[Any]]) -> None:
-        """Keep the answers of a batch, all of them or none."""
-        lines = [json.dumps([title, case, answers]) + "\n" for case, answers in made.items()]
-        with self._file.open("w" if self._unwritten else "a", encoding="utf-8", newline="\n") as file:
-            file.writelines([*self._unwritten, *lines])
-        self._unwritten = []
+        grammar, free = settings.grammar, sum(any(one[3] for one in some) for some in every)
+        held = {"type": grammar.type, "held": len(cases) - free, "free": free} if grammar else None
+        return Generations(tuple(answers), settings.as_json() | told, held)
 
 
 def drawn_shots(trained: TrainedAdapter, count: int, cases: Sequence[EvalCase], report: Reporter) -> list[Row]:
-    """Return `count` training rows, drawn by the seed: none asks what a case asks, or answers a case's input as it is right.
-
-    Raises InputError: the rows are gone, whole texts, or too few.
-    """
+    """Return `count` training rows, drawn by the seed, of which none asks what a case asks. Raises InputError."""
     from expert_cli.data.select import select_rows
     from expert_cli.data.sources import locate_data
 
     data = replace(trained.plan.run.data.as_asked, validation=())
     rows = list(select_rows(data, locate_data(data, report), report).rows())
-    if any(row.is_whole_text for row in rows):
-        raise InputError("--shots: rows of whole texts hold no questions with answers", "leave --shots out")
-    own = {(plain(below), plain(prompt)) for prompt, below in (case.asked for case in cases)}
-    own |= {(plain(below), plain(case.case.expected_text)) for case in cases if (below := case.asked[1])}
+    own = {asked_hash(*asked) for case in cases for asked in (case.asked, (case.prompt, case.input))}
     drawn = random.Random(trained.plan.run.seed).sample(rows, len(rows))  # noqa: S311
-    examples = (row for row in drawn if row.is_example)
-    free = (
-        one for one in examples if own.isdisjoint((plain(one.input), plain(of)) for of in (one.question[0], one.answer))
-    )
-    if len(found := list(islice(free, count))) < count:
-        raise InputError(f"--shots {count}: too few training rows ask what no case asks", "ask for fewer")
+    found = [*islice((row for row in drawn if row.is_example and asked_hash(*row.question) not in own), count)]
+    if len(found) < count:
+        raise InputError(f"--shots {count}: too few training rows are questions that no case asks", "ask for fewer")
     return found
 
 
@@ -149,6 +119,14 @@ def held_for(turn: str, case: Case | None, grammar: Grammar | None) -> Held | No
     return held
 
 
+def not_held(cases: Sequence[EvalCase], grammar: Grammar) -> list[str]:
+    """Return what of the cases' JSON Schemas holds no answer, and where."""
+    from expert_cli.inference.grammar import fault_of
+
+    schemas = [(one.where, getattr(one.case, "json_schema", None)) for one in cases if grammar.type in JSON_GRAMMARS]
+    return [f"{where}: {fault}" for where, schema in schemas if schema and (fault := fault_of(schema))]
+
+
 def longest_right_answer(renderer: PromptRenderer, cases: Sequence[EvalCase]) -> int:
     """Return how many tokens the longest right answer to a case has; of programs, which have tests alone, 0."""
     return max((renderer.tokens(case.case.expected_text) for case in cases), default=0)
@@ -160,56 +138,36 @@ def write_answers(
     cases: Sequence[EvalCase],
     settings: GenerationConfig,
     report: Reporter,
-    title: str,
+    answering: Answering,
     shots: Sequence[Row] = (),
-    kept: KeptAnswers | None = None,
 ) -> Generations:
-    """Let the model answer every case. shots: what comes before; kept: has answers of an earlier start, and keeps these."""
+    """Let the model answer every case that is not answered yet. shots: what comes before."""
     import torch
 
     from expert_cli.inference.generate import Request, generate
 
     turns = [renderer.template.user_turn(*case.asked) for case in cases]
     held = [held_for(turn, case.case, settings.grammar) for turn, case in zip(turns, cases, strict=True)]
-    known: dict[str, list[Written]] = kept.of(title) if kept else {}
-    left = [n for n, case in enumerate(cases) if case.digest not in known]
-    count, started = settings.samples or 1, time.monotonic()
+    left = [n for n, case in enumerate(cases) if case.digest not in answering.made]
+    count = settings.samples or 1
     requests = [Request(_prompt(renderer, cases[n], shots), held[n], seed_of(settings, cases[n]), count) for n in left]
-    if known:
+    if answering.made:
         report.info(f"{len(cases) - len(left)} of {len(cases)} cases were answered before this was stopped")
-    with report.progress(title, len(left), "cases") as bar:
+    with report.progress(answering.title, len(left), "cases") as bar:
 
         def on_batch(made: Mapping[int, list[Completion]]) -> None:
-            new: dict[str, list[Written]] = {
-                cases[left[n]].digest: [(renderer.decode(one.ids), one.stop, len(one.ids)) for one in some]
-                for n, some in made.items()
-            }
-            known.update(new)
-            if kept:
-                kept.add(title, new)
-            bar.update(sum(cases[n].digest in known for n in left))
+            for n, some in ((left[n], some) for n, some in made.items()):
+                told = [(renderer.decode(one.ids), one.stop, len(one.ids), held[n] is None) for one in some]
+                answering.add(cases[n].digest, told)
+            bar.update(sum(cases[n].digest in answering.made for n in left))
 
         generate(model, requests, settings, renderer, on_batch)
-    free = held.count(None) if settings.grammar else 0
-    computed = {"device": model.device.type, "threads": torch.get_num_threads()}
-    return Generations.of(settings, cases, known, free, started, **computed)
+    return answering.done(settings, cases, device=model.device.type, threads=torch.get_num_threads())
 
 
 def seed_of(settings: GenerationConfig, case: EvalCase) -> int:
     """Return what a case gives to the seed of its batch."""
     return int.from_bytes(hashlib.sha256(f"{settings.seed} {case.digest}".encode()).digest()[:7], "big")
-
-
-def _tell_of_what_is_not_held(cases: Sequence[EvalCase], grammar: Grammar, unheld: int, report: Reporter) -> None:
-    from expert_cli.inference.grammar import not_held
-
-    if unheld:
-        told = f"{unheld} of {len(cases)} questions name no schema that can be read"
-        report.warning(f"{told}: nothing holds their answers")
-    of_json = cases if grammar.type in JSON_GRAMMARS else ()
-    schemas = {one.where: schema for one in of_json if (schema := getattr(one.case, "json_schema", None))}
-    if faults := [f"{where}: {fault}" for where, schema in schemas.items() if (fault := not_held(schema))]:
-        report.warning(f"answers to {len(faults)} of {len(cases)} cases are held to any JSON: {faults[0]}")
 
 
 def _prompt(renderer: PromptRenderer, case: EvalCase, shots: Sequence[Row]) -> list[int]:
@@ -230,9 +188,8 @@ def cases_of(plan: Plan, cases: Path | None, limit: int | None = None) -> list[E
 
 def drawn_cases(plan: Plan, count: int) -> list[EvalCase]:
     """Return `count` of the expert's own cases, drawn by the run's seed; none where it has none. Raises InputError."""
-    cases = read_cases(plan.own_cases) if plan.own_cases.is_file() else []
-    drawn = random.Random(plan.run.seed).sample(cases, min(count, len(cases)))  # noqa: S311
-    return case_files.shown_databases(drawn, plan.run.data.schema_prompt)
+    cases = cases_of(plan, None) if plan.own_cases.is_file() else []
+    return random.Random(plan.run.seed).sample(cases, min(count, len(cases)))  # noqa: S311
 
 
 def evaluate_adapter(
@@ -259,25 +216,25 @@ def evaluate_adapter(
     expert = open_expert(run, trained.origin, report)
     renderer, template = expert.renderer, expert.renderer.template
     bases = {} if shots is None else {"baseline": [], **({"few_shot": examples} if shots else {})}
-    need = longest_right_answer(renderer, cases)
-    if need >= settings.max_new_tokens:
-        told = f"right answers to these cases have up to {need} tokens, an answer may have {settings.max_new_tokens}"
-        report.warning(f"{told}: --max-new-tokens {need + 1}")
     facts = facts_of(trained, expert.source.sha256, template.name, template.input_separator)
-    same = {**facts, **asdict(settings), "ends": sorted(renderer.stop_token_ids), "shots": [*bases, shots]}
-    kept = KeptAnswers(keep, {**same, "cases": [case.digest for case in cases]}) if keep else None
+    same = {**facts, **asdict(settings), "ends": sorted(renderer.stop_token_ids), "shots": shots}
 
     def asked(
         title: str, how: GenerationConfig, by: PromptRenderer, before: Sequence[Row] = ()
     ) -> tuple[Generations, Evaluation]:
-        written = write_answers(expert.model, by, cases, how, report, title, before, kept)
+        answering = Answering(title, keep, [same, [row.where for row in before]])
+        written = write_answers(expert.model, by, cases, how, report, answering, before)
         return written, grade(written.answers, report, case_timeout_s)
 
     written, evaluation = asked("answering", settings, renderer)
     compared = dict[str, dict[str, Any]]()
     if settings.grammar and written.grammar:
-        unheld = written.grammar["free"]
-        _tell_of_what_is_not_held(cases, settings.grammar, unheld, report)
+        if unheld := written.grammar["free"]:
+            report.warning(
+                f"{unheld} of {len(cases)} questions name no schema that can be read: nothing holds their answers"
+            )
+        if faults := not_held(cases, settings.grammar):
+            report.warning(f"answers to {len(faults)} of {len(cases)} cases are held to any JSON: {faults[0]}")
         if unheld < len(cases) and shots is not None:
             others, judged = asked(base_title(WITHOUT_GRAMMAR, {}), replace(settings, grammar=None), renderer)
             compared[WITHOUT_GRAMMAR] = beside(judged, evaluation, {"generation": others.told})
@@ -310,8 +267,7 @@ def grade_kept(
 ) -> Evaluated:
     """Grade answers that are written already: rows of answers, or those that an evaluation kept, without the model.
 
-    cases: of an evaluation, of the same ids and prompts; default, those that it names. Raises InputError for `cases` of rows,
-    which are cases themselves, and where an answer has no case any more, or its case asks something else now.
+    cases: of an evaluation, of the same ids and prompts; default, those that it names.
     """
     document = read_json(answers)
     if not items(document, "answers"):
@@ -339,12 +295,11 @@ def grade_kept(
     expert, bases = judged(document), {}
     for name in BASES:
         if other := part(document, name):
-            asked: dict[str, Any] = {
+            kept: dict[str, Any] = {
                 key: other[key] for key in ("shots", "examples", "template", "generation") if key in other
             }
-            bases[name] = beside(judged(other), expert, asked)
-    facts, generation, held = (part(document, name) or None for name in ("expert", "generation", "grammar"))
-    grammar = {name: held.get(name) for name in ("type", "held", "free")} if held else None
+            bases[name] = beside(judged(other), expert, kept)
+    facts, generation, grammar = (part(document, name) or None for name in ("expert", "generation", "grammar"))
     return Evaluated(expert, bases, facts, generation, file, limit, grammar=grammar)
 
 
@@ -357,7 +312,7 @@ def _kept(row: Mapping[str, Any], cases: Mapping[str, EvalCase], path: Path) -> 
         hint = "give the cases that were answered: --cases FILE; or evaluate the adapter again: --adapter"
         raise InputError(told, hint)
     case = replace(case, shown=str(row.get("schema_prompt") or ""))
-    first, *samples = (case.answered(one["answer"], one.get("stop") or "", one.get("raw") or "") for one in texts)
+    first, *samples = (case.answered(one["answer"], one.get("stop") or "") for one in texts)
     return replace(first, samples=tuple(samples))
 
 
@@ -368,10 +323,7 @@ def check_gradable(
     *,
     allowed: Permissions = NOTHING,
 ) -> None:
-    """Judge a dummy answer to every case, so that what cannot be judged is told before any model is loaded or trained.
-
-    Raises InputError: a case is at fault, or not allowed; EnvironmentProblem: an engine or a wall is missing.
-    """
+    """Judge a dummy answer to every case: raises what cannot be judged before any model is loaded or trained."""
     allowed.require(cases, report)
     dummies, seen = list[EvalCase](), set[str]()
     for row in cases:

@@ -21,7 +21,11 @@ _END = re.compile(
 # Only at the start of a line: a program may hold the word in a string.
 _THOUGHT = re.compile(r"^[ \t]*<think>(?:.*?</think>|.*)", re.MULTILINE | re.DOTALL)
 _THOUGHT_END = re.compile(r"^[ \t]*</think>|</think>[ \t\r]*$", re.MULTILINE)
-_FENCE = re.compile(r"(`{3,}|~{3,}(?!~))([^`]*)")
+# A fence is closed by one at least as long on its own line; where the length limit came first, its block goes to the end.
+_BLOCK = re.compile(
+    r"^[ \t]*+(?P<fence>`{3,}+|~{3,}+)(?P<mark>[^`\n]*+)(?:\n|\Z)(?P<code>.*?)(?:^[ \t]*+(?P=fence)[`~]*+[ \t\r]*+$|\Z)",
+    re.MULTILINE | re.DOTALL,
+)
 _UNMARKED = ("", "text", "txt", "plain", "plaintext")
 _ONE_LINE = re.compile(r"```([^`\n]+)```")
 
@@ -30,45 +34,16 @@ def extract(text: str, fences: Collection[str]) -> str:
     """Return the answer in `text`, cut at stop sequences, by `RULE`; `fences`: the marks of a block in its language.
 
     The last block, because a model that corrects itself does so below its first try; a marked one before a bare one,
-    because bare blocks often show output. A block that is not closed (the length limit came first) goes to the end.
+    because bare blocks often show output.
     """
     text = _THOUGHT.sub("", text)
     if thought_end := _THOUGHT_END.search(text):  # chat templates may open the thinking in the prompt
         text = text[thought_end.end() :]
-    text = _until_end(text)
+    text = _END.split(text, maxsplit=1)[0]
     if single := _ONE_LINE.fullmatch(text.strip()):
         first, _, rest = single[1].partition(" ")
         return (rest if first.lower() in (*fences, *_UNMARKED) else single[1]).strip()
-    blocks = _blocks(text)
-    marked = [block for mark, block in blocks if mark in fences]
-    bare = [block for mark, block in blocks if mark in _UNMARKED]
+    blocks = [(" ".join(block["mark"].lower().split()[:1]), block["code"]) for block in _BLOCK.finditer(text)]
+    marked = [code for mark, code in blocks if mark in fences]
+    bare = [code for mark, code in blocks if mark in _UNMARKED]
     return (marked or bare or [text])[-1].strip()
-
-
-def _until_end(text: str) -> str:
-    """What stands before the first end token that follows something: some models begin with one."""
-    start = 0
-    for end in _END.finditer(text):
-        if text[start : end.start()].strip():
-            return text[start : end.start()]
-        start = end.end()
-    return text[start:]
-
-
-def _blocks(text: str) -> list[tuple[str, str]]:
-    """The fenced blocks with their marks in lower case; a fence is closed by one at least as long on its own line."""
-    blocks: list[tuple[str, str]] = []
-    fence, mark, lines = "", "", list[str]()
-    for line in text.split("\n"):
-        words = line.strip()
-        if not fence:
-            if opening := _FENCE.fullmatch(words):
-                fence, lines, mark = opening[1], [], " ".join(opening[2].lower().split()[:1])
-        elif words.startswith(fence) and not words.strip(fence[0]):
-            blocks.append((mark, "\n".join(lines)))
-            fence = ""
-        else:
-            lines.append(line)
-    if fence:
-        blocks.append((mark, "\n".join(lines)))
-    return blocks

@@ -2,8 +2,7 @@
 it: verdicts and shares; against an earlier one, case by case.
 
 Of several answers to a case a vote goes by what they give (`Case.result_key`), not by their texts. Precision, recall and F1 are
-0 where they have no denominator; the macro F1 is the plain mean over the labels that are expected or answered at least once, as
-in scikit-learn; an answer that is no label is a miss for the label that was expected, and no class of its own.
+those of scikit-learn; an answer that is no label is a miss for the label that was expected, and no class of its own.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any, TypeVar
@@ -27,7 +26,7 @@ from expert_cli.evaluation.verifiers.case import EMPTY, Case, Grade, Kind, Label
 from expert_cli.evaluation.verifiers.registry import VERIFIERS
 from expert_cli.evaluation.verifiers.sandbox.child_process import MEMORY_BYTES, Stopped, is_network_shut, standing_walls
 from expert_cli.inference.vote import Given, by_votes, text_given
-from expert_cli.runs.metrics import BASES, WITHOUT_GRAMMAR, items, read_json
+from expert_cli.runs.metrics import BASES, WITHOUT_GRAMMAR, items, part, read_json
 from expert_cli.utils.process_setup import usable_cores
 from expert_cli.utils.reporter import Reporter, late_progress
 from expert_cli.utils.statistics import Paired, mean_of_shares, pass_at, wilson
@@ -40,7 +39,6 @@ CASE_TIMEOUT_S = 2.0
 TOGETHER = 25
 _NOTHING: frozenset[Kind] = frozenset(("invalid", "refused", "timeout", "too_large"))
 """Verdicts on answers that gave nothing, which can be told without knowing what is right."""
-_NO_ROWS = "SELECT 1 WHERE 1 = 0"
 
 
 @dataclass(frozen=True)
@@ -73,9 +71,9 @@ NOTHING = Permissions()
 def in_order(
     work: Callable[[T], R], items: Sequence[T], threads: int, show: Callable[[float], None] = lambda _: None
 ) -> list[R]:
-    """Return what `work` returns of every item, in their order. show: is told how many are done.
+    """Return what `work` returns of every item, in their order; raises what the first one in order raised.
 
-    Raises what the first item in order raised. Where this is interrupted, what the threads wait for ends, and they with it.
+    show: is told how many are done. Where this is interrupted, what the threads wait for ends, and they with it.
     """
     stop, done = threading.Event(), list[R]()
     with ThreadPoolExecutor(threads, initializer=cancel_with, initargs=(stop,)) as pool:
@@ -115,8 +113,7 @@ class GradedAnswer:
 
     @property
     def _one(self) -> dict[str, Any]:
-        told = {"kind": self.verdict.kind, "detail": self.verdict.detail, "answer": self.row.answer}
-        return {**told, "stop": self.row.stop or None, **({"raw": self.row.raw} if self.row.raw else {})}
+        return {**vars(self.verdict), "answer": self.row.answer, "stop": self.row.stop or None}
 
 
 def classifications(answers: Iterable[Labeled]) -> list[dict[str, Any]]:
@@ -142,7 +139,7 @@ def classifications(answers: Iterable[Labeled]) -> list[dict[str, Any]]:
     return found
 
 
-def _share(answers: Sequence[GradedAnswer]) -> dict[str, Any]:
+def share(answers: Sequence[GradedAnswer]) -> dict[str, Any]:
     """Return how many passed, the share, and the 95 % interval of Wilson, which holds near 0 and 1 and for few cases."""
     cases, correct = len(answers), sum(one.verdict.passed for one in answers)
     return {"cases": cases, "correct": correct, "accuracy": correct / cases, "ci95": list(wilson(correct, cases))}
@@ -161,21 +158,21 @@ class Evaluation:
 
     @property
     def share(self) -> dict[str, Any]:
-        """Counts, share and interval of all cases: "cases", "correct", "accuracy", "ci95"."""
-        return _share(self.answers)
+        """Of all cases, as `share` says it."""
+        return share(self.answers)
 
     def as_json(self) -> dict[str, Any]:
         """Return the keys of `evaluate --json` (docs/INTERFACE.md) that judging alone can fill; the largest failure first."""
         groups: dict[str, list[GradedAnswer]] = {}
         for one in self.answers:
             groups.setdefault(one.row.case.category, []).append(one)
-        rows = [one.row for one in self.answers]
-        labels = classifications(filter(None, (row.case.labeled(row.extracted or "") for row in rows)))
+        given = (one.row.case.labeled(one.row.extracted or "") for one in self.answers)
+        labels = classifications(filter(None, given))
         failures = Counter(one.verdict.kind for one in self.answers if not one.verdict.passed)
         return {
             **self.share,
             **(self._sampled() if all(one.samples for one in self.answers) else {}),
-            "by_category": {name: _share(group) for name, group in groups.items()},
+            "by_category": {name: share(group) for name, group in groups.items()},
             **({"classification": labels} if labels else {}),
             "failures": dict(failures.most_common()),
             "answers": [judged.as_json() for judged in self.answers],
@@ -189,9 +186,8 @@ class Evaluation:
             str(k): mean_of_shares([pass_at(k, sum(one), len(one)) for one in passed], tries / k)
             for k in range(1, min(map(len, passed)) + 1)
         }
-        majority = mean_of_shares(
-            [one.majority is not None and one.samples[one.majority].verdict.passed for one in self.answers]
-        )
+        chosen = zip(passed, (one.majority for one in self.answers), strict=True)
+        majority = mean_of_shares([place is not None and one[place] for one, place in chosen])
         return {
             "pass_at": {k: estimate.mean for k, estimate in estimates.items()},
             "pass_at_ci95": {k: list(estimate.ci95 or (0.0, 1.0)) for k, estimate in estimates.items()},
@@ -202,10 +198,8 @@ class Evaluation:
 
 
 def beside(evaluation: Evaluation, of_expert: Evaluation, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the value under a key of `BASES`: other answers to the same cases, the base model's for one.
-
-    The difference is the expert's accuracy minus that of these answers. asked: how: shots, examples, template, generation;
-    generation alone for the expert itself.
+    """Return the value under a key of `BASES`: other answers to the same cases, how they were asked for, and how much fewer of
+    them are right than of the expert's.
     """
     pairs = Paired.of(evaluation.passed, of_expert.passed)
     rise = pairs.reversed
@@ -217,9 +211,8 @@ def beside(evaluation: Evaluation, of_expert: Evaluation, asked: Mapping[str, An
 class Evaluated:
     """What an evaluation found; facts, generation: what was evaluated and how, as the document says it.
 
-    bases: other answers to the same cases, by their key of `BASES`. grammar: what held the answers: type, held, free; None for
-    nothing. limit: how many cases at most were asked for; None: all. threshold: the accuracy that was asked for. drop: what
-    changed since an earlier evaluation. pairs: right and wrong answers that were written.
+    bases: other answers to the same cases, by their key of `BASES`. grammar: what held the answers: type, held, free. limit: of
+    cases that were asked for. threshold: the accuracy that was. drop: since an earlier evaluation. pairs: what was written.
     """
 
     evaluation: Evaluation
@@ -248,8 +241,8 @@ class Evaluated:
         """Return what `evaluate --json` prints (docs/INTERFACE.md)."""
         has_programs = any(one.row.case.starts == "answer" for one in self.evaluation.answers)
         told, free = self.evaluation.as_json(), self.bases.get(WITHOUT_GRAMMAR)
-        failures = {"with": told["failures"], "without": free["failures"] if free else None}
-        counts = {of: None if one is None else one.get("unknown_name", 0) for of, one in failures.items()}
+        both = {"with": told, "without": free}
+        counts = {of: one and one["failures"].get("unknown_name", 0) for of, one in both.items()}
         return {
             **told,
             **{name: self.bases.get(name) for name in BASES},
@@ -271,11 +264,9 @@ def compare_with(path: Path, found: Evaluated, max_drop: float, report: Reporter
     """Pair the answers with those of the evaluation in `path` by id; return the value under "against".
 
     answers: how many were written for the cases of both, of samples as many as both drew; differ: the cases of those that are
-    other texts. Cases of only one of the two are told. Raises InputError where it is none, where no case is in both, or where a
-    case has changed.
+    other texts. Raises InputError where no case is in both, or one has changed.
     """
-    new = found.evaluation
-    old = {row.get("id"): row for row in items(read_json(path), "answers") if isinstance(row, dict)}
+    new, old = found.evaluation, {row["id"]: row for row in map(part, items(read_json(path), "answers")) if "id" in row}
     both = [(judged, old[judged.row.id]) for judged in new.answers if judged.row.id in old]
     if not both:
         raise InputError(f"{path}: none of its cases is evaluated here", "give an evaluation of the same cases")
@@ -286,28 +277,23 @@ def compare_with(path: Path, found: Evaluated, max_drop: float, report: Reporter
     if here or there:
         report.warning(f"not compared: {here} cases that only this evaluation has, {there} that only the other has")
     pairs = Paired.of((row.get("kind") == "correct" for _, row in both), (one.verdict.passed for one, _ in both))
-    texts = [
-        (judged.row.id, now != then)
-        for judged, row in both
-        for now, then in zip(_texts(judged.as_json()), _texts(row), strict=False)
-    ]
-    differ = [name for name, is_other in texts if is_other]
+    texts = [(now, then) for one, row in both for now, then in zip(_texts(one.as_json()), _texts(row), strict=False)]
+    differ = [now[0] for now, then in texts if now != then]
     told = {"file": str(path), **pairs.as_json(), "max_drop": max_drop, "held": pairs.drop <= max_drop}
     return told | {"answers": len(texts), "answers_differ": len(differ), "differ": list(dict.fromkeys(differ))}
 
 
 def _texts(row: Mapping[str, Any]) -> list[Any]:
-    return [one.get("answer") for one in items(row, "samples") or [row]]
+    return [(row["id"], one.get("answer")) for one in items(row, "samples") or [row]]
 
 
 def grade(rows: Sequence[EvalCase], report: Reporter, case_timeout_s: float, threads: int | None = None) -> Evaluation:
     """Judge every answer, with its samples. threads: default, one a core, where the memory suffices.
 
-    Raises InputError with file and line of the first case that is at fault, EnvironmentProblem where an engine is missing.
+    Raises InputError for the first case that is at fault, EnvironmentProblem where an engine is missing.
     """
     fitting = min(usable_cores(), psutil.virtual_memory().available // MEMORY_BYTES)
-    threads = max(1, min(threads or fitting, len(rows)))
-    work = partial(_graded, timeout_s=case_timeout_s)
+    threads, work = max(1, min(threads or fitting, len(rows))), partial(_graded, timeout_s=case_timeout_s)
     with late_progress(report, "judging", len(rows), "answers") as show:
         asked: dict[type[Case], list[tuple[Case, str]]] = {}
         for each in (each for row in rows for each in row.samples or (row,)):
@@ -346,22 +332,19 @@ def verdict_on(row: EvalCase, timeout_s: float) -> Grade:
 
 def _majority(case: Case, file: Path | None, samples: Sequence[GradedAnswer], timeout_s: float) -> int | None:
     """Return the place of the first sample that gives what most of them give; None where none gives anything."""
-    known: dict[str | None, Given] = {None: Given(2, None)}
-    given = []
-    for one in samples:
-        gave = case.starts or one.verdict.kind not in _NOTHING  # a program's verdict comes of its tests
-        answer = one.row.extracted if gave else None
-        if answer not in known and answer is not None:
-            known[answer] = given_by(answer, case, file, timeout_s)
-        given.append(known[answer])
+    given_of = cache(partial(given_by, case=case, file=file, timeout_s=timeout_s))
+    gave = (
+        case.starts or one.verdict.kind not in _NOTHING for one in samples
+    )  # a program's verdict comes of its tests
+    given = [given_of(one.row.extracted if is_any else None) for one, is_any in zip(samples, gave, strict=True)]
     first = by_votes(given)[0][0]
     return first if given[first].rank < 2 else None
 
 
-def given_by(answer: str, case: Case, file: Path | None, timeout_s: float) -> Given:
+def given_by(answer: str | None, case: Case, file: Path | None, timeout_s: float) -> Given:
     """Return what an answer, taken out of its text, gives to a case when it is run."""
     try:
-        key = case.result_key(answer, file, timeout_s)
+        key = None if answer is None else case.result_key(answer, file, timeout_s)
     except Stopped:
         key = None
     return Given(2 if key is None else 1 if key == EMPTY else 0, key)
@@ -369,10 +352,11 @@ def given_by(answer: str, case: Case, file: Path | None, timeout_s: float) -> Gi
 
 def rows_given(database: Path, report: Reporter) -> Callable[[str], Given] | None:
     """Return what runs an answer on a copy of an SQLite file, for a vote; None, which is told, where nothing here can."""
-    case = VERIFIERS["sql"].model_validate({"verifier": "sql", "database": str(database), "expected": _NO_ROWS})
+    nothing = "SELECT 1 WHERE 1 = 0"
+    case = VERIFIERS["sql"].model_validate({"verifier": "sql", "database": str(database), "expected": nothing})
     file = database.absolute()
     try:
-        case.result_key(_NO_ROWS, file, CASE_TIMEOUT_S)
+        case.result_key(nothing, file, CASE_TIMEOUT_S)
     except (EnvironmentProblem, InputError) as error:
         report.info(f"the vote goes by the texts of answers, which are not run: {error.message}")
         return None

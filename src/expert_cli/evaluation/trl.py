@@ -40,7 +40,7 @@ def grades(
     """Judge what was written, several at once, equal answers to equal cases once. What is no text is judged as an empty one.
 
     columns: those of the data set, an entry a completion; of them the keys of the case count, or `WHOLE_CASE` alone. folder:
-    paths in cases are relative to it. Raises InputError (a case is at fault), EnvironmentProblem (nothing judges safely).
+    paths in cases are relative to it.
     """
     rows = []
     for number, completion in enumerate(completions):
@@ -67,16 +67,15 @@ def text_of(completion: Any) -> str:
 
 def _row(where: str, number: int, columns: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
     """Return the keys of a case: neither other columns count nor the null with which a data set fills up a row."""
-    is_column = {name: isinstance(values, list | tuple) and number < len(values) for name, values in columns.items()}
-    row = {name: values[number] for name, values in columns.items() if is_column[name]}
+    held = {name: values for name, values in columns.items() if isinstance(values, list | tuple)}
+    row = {name: values[number] for name, values in held.items() if number < len(values)}
     if WHOLE_CASE in columns:
         try:
             row = dict(parse_json(columns[WHOLE_CASE][number]))
         except (ValueError, TypeError) as error:
             told = f"{where}: {WHOLE_CASE}: no JSON object: {error}"
             raise InputError(told, "write the case's row as JSON text") from error
-    name = row.get("verifier")
-    kind = verifier(name) if isinstance(name, str) else None
+    kind = verifier(str(row.get("verifier")))
     if kind is None:  # the reader of cases says what is wrong
         return row
     fields = {field.alias or key: field for key, field in kind.model_fields.items()}
@@ -85,10 +84,9 @@ def _row(where: str, number: int, columns: Mapping[str, Sequence[Any]]) -> dict[
 
 
 def write_pairs(path: Path, found: Evaluation, input_separator: str | None) -> dict[str, Any]:
-    """Write the pairs of an evaluation with samples, in the order of its cases, and return the value under "pairs".
+    """Write the pairs of an evaluation with samples, and return the value under "pairs".
 
-    input_separator: stands between a row's prompt and its input in the user's turn; None where nothing tells. Raises InputError
-    where there are no samples, or prompts cannot be written down, and where the file is there.
+    input_separator: stands between a row's prompt and its input in the user's turn; None where nothing tells.
     """
     require_new_file(OPTION, path)
     if not all(len(one.samples) > 1 for one in found.answers):

@@ -24,17 +24,13 @@ _MADE = re.compile(
     rf"|({_NAME})\s*=\s*(?:\w+\s*)?\(|({_NAME})\s+in\b",
     re.IGNORECASE,
 )
-_WORDS = (
-    "all and any as asc ascending by call case contains count desc descending distinct else end ends exists false "
-    "foreach in is limit match none not null optional or order return single skip starts then true union unwind when "
-    "where with xor"
-)
-_FUNCTIONS = (
-    "abs avg ceil coalesce collect count date datetime duration duration.between endnode exists floor head id keys "
-    "labels last left length max min nodes properties rand range reduce relationships replace right round shortestpath "
-    "sign size split sqrt startnode stdev substring sum tail time timestamp toboolean tofloat tointeger tolower tostring "
-    "toupper trim type"
-)
+_WORDS = """
+abs all and any as asc ascending avg by call case ceil coalesce collect contains count date datetime desc descending
+distinct duration duration.between else end endnode ends exists false floor foreach head id in is keys labels last left
+length limit match max min nodes none not null optional or order properties rand range reduce relationships replace
+return right round shortestpath sign single size skip split sqrt startnode starts stdev substring sum tail then time
+timestamp toboolean tofloat tointeger tolower tostring toupper trim true type union unwind when where with xor
+"""
 _FIELDS = "day days hour hours minute minutes month months second seconds week year years"
 
 
@@ -124,7 +120,7 @@ def cypher_grammar(graph: Graph, made: Mapping[str, Collection[str]] | None = {}
             f'many: "*" SPAN? | ":" ({type_names}) ("*" SPAN? | ("|" ":"? ({type_names}))+ ("*" SPAN?)?)',
             *rules,
             'value: word | TEXT | NUMBER | "-" NUMBER',
-            f"WORD: {_any([*_WORDS.split(), *_FUNCTIONS.split()], 'i')}",
+            f"WORD: {_any(_WORDS.split(), 'i')}",
             r"NAME: /[a-zA-Z_][a-zA-Z0-9_]{0,40}/ | /`[^`\n]{1,40}`/",
             f"FREE: NAME{f' & ~/{bound}/' if bound else ''}",
             r"NUMBER: /[0-9]{1,15}(\.[0-9]{1,15})?/",

@@ -81,8 +81,7 @@ class PromptRenderer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return an answer's text, control tokens spelled out."""
-        decoded: str = self.tokenizer.backend.decode(list(ids), skip_special_tokens=False)
-        return decoded
+        return str(self.tokenizer.backend.decode(list(ids), skip_special_tokens=False))
 
 
 def locate_base(run: RunConfig, report: Reporter) -> LocalModel:
@@ -100,10 +99,10 @@ def load_base_of(run: RunConfig, folder: Path, *, on_host: bool = False) -> PreT
 def require_positions(run: RunConfig, folder: Path, longest: int) -> None:
     """Raise InputError if a document of `longest` tokens, of those in a pack each counts from 0, has unknown positions."""
     known = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("max_position_embeddings")
-    scaling = dict(run.model.rope_scaling)
-    if isinstance(known, int) and "factor" in scaling:
-        known = int(float(scaling["factor"]) * float(scaling.get("original_max_position_embeddings", known)))
-    if isinstance(known, int) and longest > known:
+    scaling: dict[str, Any] = {"original_max_position_embeddings": known, **dict(run.model.rope_scaling)}
+    if known and "factor" in scaling:
+        known = int(float(scaling["factor"]) * float(scaling["original_max_position_embeddings"]))
+    if known and longest > known:
         told = f"a document of {longest} tokens fits max_seq_length {run.data.max_seq_length}, the base model knows {known} "
         hint = f"Set training.config.max_seq_length to {known}, or rope_scaling of this base model."
         raise InputError(f"{told}positions (max_position_embeddings)", hint)
@@ -112,28 +111,19 @@ def require_positions(run: RunConfig, folder: Path, longest: int) -> None:
 def require_embedding(folder: Path, ids: Mapping[str, tuple[int, int]], pad_id: int) -> None:
     """Raise InputError for ids (of a split: smallest, largest) or a pad token that the base model has no row for."""
     weight: Any = meta_base(folder).get_input_embeddings().weight
-    rows = weight.shape[0]
-    for of, (low, high) in {**ids, "pad": (pad_id, pad_id)}.items():
-        if low < 0 or high >= rows:
-            told = f"the pad token has id {pad_id}" if of == "pad" else f"{of} rows hold token ids from {low} to {high}"
-            hint = "save the model with a resized embedding, or take the tokenizer that belongs to it"
-            raise InputError(f"{told}, but the base model's embedding has {rows} rows", hint)
+    for of, (low, high) in {**ids, "pad token's": (pad_id, pad_id)}.items():
+        if low < 0 or high >= weight.shape[0]:
+            told = f"{of} ids are from {low} to {high}, but the base model's embedding has {weight.shape[0]} rows"
+            raise InputError(told, "save the model with a resized embedding, or take the tokenizer that belongs to it")
 
 
 def prompt_template(run: RunConfig, tokenizer: TokenizerInfo, input_column: str) -> Template:
     """Return how a run writes its rows down; alpaca heads the input by what its column is called."""
-    model = run.model
-    return make_template(
-        model.template,
-        tokenizer.hf,
-        eos_token=tokenizer.eos_token,
-        bos_token=tokenizer.leading_token,
-        given=model.chat_template,
-        system_prompt=model.system_prompt,
-        chat_template_kwargs=dict(model.chat_template_kwargs),
-        trains_all=not run.data.completion_only,
-        input_column=input_column,
-    )
+    model, all_ = run.model, not run.data.completion_only
+    asked: dict[str, Any] = {"given": model.chat_template, "system_prompt": model.system_prompt, "trains_all": all_}
+    asked |= {"chat_template_kwargs": dict(model.chat_template_kwargs), "input_column": input_column}
+    asked |= {"eos_token": tokenizer.eos_token, "bos_token": tokenizer.leading_token}
+    return make_template(model.template, tokenizer.hf, **asked)
 
 
 def trained_renderer(run: RunConfig, tokenizer: TokenizerInfo, origin: AdapterOrigin) -> PromptRenderer:
@@ -190,7 +180,6 @@ class Expert:
 def open_expert(run: RunConfig, origin: AdapterOrigin, report: Reporter, *, widened: bool = False) -> Expert:
     """Load the base model and put the adapter on it. widened: as `load_adapted` takes it.
 
-    4-bit weights are unpacked, and the adapter takes their dtype: the numbers are the same, each token costs less.
     Raises InputError where adapter, base model or template do not go together, and what loading a base model raises.
     """
     source = locate_base(run, report)

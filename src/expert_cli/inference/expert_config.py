@@ -79,11 +79,7 @@ class DecodingConfig:
 
 @dataclass(frozen=True)
 class GenerationConfig:
-    """How answers are generated. temperature 0: greedily; stops: texts that end one; grammar: what answers are held to.
-
-    samples: answers to a case, all drawn; 0: one. num_beams: beginnings of an answer that go on side by side, where it is not
-    drawn; 1: greedy.
-    """
+    """How answers are generated. temperature 0: greedily, or by beams. samples: answers to a case, all drawn; 0: one."""
 
     max_new_tokens: int
     batch_size: int
@@ -138,11 +134,10 @@ def generation_config(
 class ExpertConfig:
     """How an expert is asked. Its expert.json has all but `end_tokens` and, of `decoding`, what is no grammar.
 
-    template: its name; the template itself is the chat template of the tokenizer beside it. system_prompt: None = not written.
-    chat_template, chat_template_kwargs: the manifest's own, before the run's template was made of them. input_separator: stands
-    between a row's prompt and its input in the user's turn. example: a prompt and an input, the text that the answer to them
-    follows, and its ids. end_tokens: token -> id, that of training first; {} where it was read. schema_prompt: what a question
-    is shown of its database, in the place of the input.
+    template: its name; itself it is the chat template of the tokenizer beside it. chat_template, chat_template_kwargs: the
+    manifest's own, before the run's template was made of them. input_separator: stands between a row's prompt and its input
+    in the user's turn. example: a prompt and an input, the text that the answer to them follows, and its ids. end_tokens: token
+    -> id, that of training first; {} where it was read. schema_prompt: what a question is shown of its database.
     """
 
     __pydantic_config__ = ConfigDict(allow_inf_nan=False)

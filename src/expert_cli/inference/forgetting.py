@@ -1,8 +1,7 @@
 """What a model forgot in training: its loss on texts that no expert is about, without its adapter and with it.
 
 The texts are paragraphs of Python's own reference, which `pydoc_data` brings to every machine; a hash tells figures of one
-Python's texts from those of another's. Of each its first tokens are read, of all as many: every text counts alike. They are
-few, since another text tells more than the next tokens of the same one.
+Python's texts from those of another's. Of each the first tokens are read, of all as many.
 """
 
 from __future__ import annotations
@@ -23,10 +22,8 @@ from expert_cli.model.tokenizer import TokenizerInfo
 from expert_cli.utils.statistics import mean_of
 
 TOKENS, CHARACTERS = 32, 250
-"""Of one text that are read, the first: so many characters are more tokens in the vocabularies there are; shorter ones are left
-out."""
-LOGITS_BYTES = 128 << 20
-"""fp32 logits of a batch."""
+"""That are read of one text; so many characters are more tokens in the vocabularies there are."""
+LOGITS_BYTES = 128 << 20  # fp32 logits of a batch
 
 
 def neutral_texts(count: int) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from transformers import GenerationConfig as ModelGenerationConfig
-from transformers import LogitsProcessor, StoppingCriteria, TextIteratorStreamer
+from transformers import TextIteratorStreamer
 
 from expert_cli.errors import EnvironmentProblem
 from expert_cli.hardware.devices import is_out_of_memory
@@ -58,9 +58,8 @@ def generate(
 ) -> list[list[Completion]]:
     """Return what the model writes to each request, `count` answers each, the longest prompts first.
 
-    A query that its tables refuse is asked again by beams, of which the first is taken that they do not refuse. Drawn answers
-    depend on the seeds of their batch. on_batch: given the answers of each batch, by the numbers of their requests. Raises
-    EnvironmentProblem when the GPU's memory is too small for a batch.
+    A query that its tables refuse is asked again by beams, of which the first is taken that they do not refuse. on_batch: given
+    the answers of each batch, by the numbers of their requests. Raises EnvironmentProblem for a GPU that is too small.
     """
     order = sorted(range(len(requests)), key=lambda n: -len(requests[n].prompt))
     rows = settings.num_beams * max((one.count for one in requests), default=1)
@@ -106,25 +105,35 @@ def _batch(
     mask = [[0] * left + [1] * (width - left) for left in empty]
     # of beams all are returned: the likeliest may be a query that its tables refuse
     returned = beams if beams > 1 else requests[0].count
-    how = ModelGenerationConfig(
-        max_new_tokens=settings.max_new_tokens,
-        eos_token_id=ends,
-        pad_token_id=renderer.pad_id,
-        num_beams=beams,
-        num_return_sequences=returned,
-        cache_implementation="static" if on_gpu else None,
-        disable_compile=not (on_gpu and compiled),
-        **settings.sampling(),
-    )
+    shape = {"max_new_tokens": settings.max_new_tokens, "num_beams": beams, "num_return_sequences": returned}
+    cache = {"cache_implementation": "static" if on_gpu else None, "disable_compile": not (on_gpu and compiled)}
+    tokens = {"eos_token_id": ends, "pad_token_id": renderer.pad_id}
+    how = ModelGenerationConfig(**tokens, **shape, **cache, **settings.sampling())
+    stops, tail = settings.stops, 16 + max((len(stop.encode()) for stop in settings.stops), default=0)
+
+    def ended(input_ids: torch.Tensor, _: Any, **__: Any) -> torch.Tensor:
+        """End an answer at a stop sequence, and, of one beam, where it says one thing over and over."""
+        found = []
+        for row in input_ids[:, width:].tolist():
+            text = renderer.decode(row[-tail:]) if stops else ""  # some decoders leave out a space at the start
+            found.append(any(stop in text for stop in stops) or (beams == 1 and is_looping(row)))
+        return torch.tensor(found, device=device)
+
+    def without_loops(input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        """Give up beams that say one thing over and over: a stopping criterion would make an answer of them."""
+        rows = input_ids[:, width:].tolist()
+        looping = [renderer.stop_token_ids.isdisjoint(row) and is_looping(row) for row in rows]
+        return scores.masked_fill(torch.tensor(looping, device=device)[:, None], -torch.inf)
+
     way: Way = "beams" if beams > 1 else "drawn" if settings.temperature else "greedy"
     processors: list[Any] = [GrammarLogitsProcessor(renderer.hf, ends, held, width, way)] if any(held) else []
-    processors += [_NoLoops(renderer.stop_token_ids, width)] if beams > 1 else []
+    processors += [without_loops] if beams > 1 else []
     given: dict[str, Any] = {"generation_config": how, "logits_processor": processors, "streamer": streamer}
     given |= {name: torch.tensor(rows, device=device) for name, rows in (("input_ids", ids), ("attention_mask", mask))}
     try:
         with torch.random.fork_rng(devices=[device] if on_gpu else []):  # the global random numbers stay
             torch.manual_seed(sum(one.seed for one in requests) % (1 << 63))
-            written = model.generate(**given, stopping_criteria=[_Ended(settings, renderer, width)])
+            written = model.generate(**given, stopping_criteria=[ended])
     except RuntimeError as error:
         if not is_out_of_memory(error):
             raise
@@ -158,34 +167,6 @@ def is_looping(ids: Sequence[int]) -> bool:
         if ids[-1] == ids[-1 - size] and ids[-size * (TIMES - 1) :] == ids[-size * TIMES : -size]:
             return True
     return False
-
-
-class _NoLoops(LogitsProcessor):
-    """Ends beams that say one thing over and over: a stopping criterion would make an answer of them."""
-
-    def __init__(self, end_ids: frozenset[int], prompt: int) -> None:
-        self._end_ids, self._prompt = end_ids, prompt
-
-    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        rows = input_ids[:, self._prompt :].tolist()
-        looping = [self._end_ids.isdisjoint(row) and is_looping(row) for row in rows]
-        return scores.masked_fill(torch.tensor(looping, device=scores.device)[:, None], -torch.inf)
-
-
-class _Ended(StoppingCriteria):
-    """Ends an answer at a stop sequence, and, of one beam, where it says one thing over and over."""
-
-    def __init__(self, settings: GenerationConfig, renderer: PromptRenderer, prompt: int) -> None:
-        self._settings, self._renderer, self._prompt = settings, renderer, prompt
-        # some decoders leave out a space at the start
-        self._tail = 16 + max((len(stop.encode()) for stop in settings.stops), default=0)
-
-    def __call__(self, input_ids: torch.Tensor, scores: Any, **_: Any) -> torch.Tensor:  # noqa: ARG002
-        ended, stops = [], self._settings.stops
-        for ids in input_ids[:, self._prompt :].tolist():
-            tail = self._renderer.decode(ids[-self._tail :]) if stops else ""
-            ended.append(any(stop in tail for stop in stops) or (self._settings.num_beams == 1 and is_looping(ids)))
-        return torch.tensor(ended, device=input_ids.device)
 
 
 def stream(model: Any, request: Request, settings: GenerationConfig, renderer: PromptRenderer) -> Iterator[str]:

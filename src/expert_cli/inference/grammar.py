@@ -50,22 +50,16 @@ def grammar_for(grammar: Grammar, question: str, json_schema: Mapping[str, Any] 
         ordered = in_asked_order(dict(schema or {}), question)
         text, asked = _json_grammar(ordered, grammar.separators), {"name": "answer", "schema": ordered}
         return Held(lambda _: text, served={"response_format": {"type": "json_schema", "json_schema": asked}})
-    if grammar.type == "cypher":
-        graph = read_graph(question)
-        if graph is None:
-            return None
-        lark: Callable[..., str] = partial(cypher_grammar, graph)
-        growing, fault, whole = _growing(made_variables, lark), None, lark(None)
-    else:
-        tables, is_sqlite = tables_of(question), grammar.type == "sql"
-        if not tables:
-            return None
-        lark = partial(sql_grammar, tables, postgresql=not is_sqlite)
-        growing, fault, whole = _growing(made_names, lark), compiler(tables) if is_sqlite else None, lark()
-    return Held(growing, fault, {"structured_outputs": {"grammar": whole}})
+    shown: Any = read_graph(question) if grammar.type == "cypher" else tables_of(question)
+    if not shown:
+        return None
+    of_sql = partial(sql_grammar, postgresql=grammar.type == "sql-postgres")
+    lark, made_in = (cypher_grammar, made_variables) if grammar.type == "cypher" else (of_sql, made_names)
+    fault = compiler(shown) if grammar.type == "sql" else None
+    return Held(_growing(made_in, partial(lark, shown)), fault, {"structured_outputs": {"grammar": lark(shown, None)}})
 
 
-def not_held(json_schema: Mapping[str, Any]) -> str:
+def fault_of(json_schema: Mapping[str, Any]) -> str:
     """Return what of a JSON Schema llguidance does not hold answers to, "" for nothing."""
     from llguidance import LLMatcher
 

@@ -37,30 +37,26 @@ _MADE = re.compile(
 _READING = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE)
 _PLAIN = re.compile(r"[A-Za-z_]\w*")
 
-_WORDS = (
-    "all and any as asc between bigint blob boolean by case cast char character collate cross current current_date "
-    "current_time current_timestamp date datetime day decimal desc distinct double else end escape except exists false "
-    "filter first float following from full glob group having in inner int integer intersect is join last left like "
-    "limit natural nocase not null nulls numeric offset on or order outer over partition preceding precision range real "
-    "recursive right row rows select smallint text then time timestamp true unbounded union using values varchar when "
-    "where with"
-)
-_FUNCTIONS = (
-    "abs avg ceil ceiling char coalesce concat concat_ws count cume_dist date datetime dense_rank exp first_value floor "
-    "format group_concat ifnull iif instr json_array_length json_extract json_group_array julianday lag last_value lead "
-    "length ln log log10 lower ltrim max min mod nth_value ntile nullif percent_rank pi pow power printf random rank "
-    "replace round row_number rtrim sign sqrt strftime string_agg substr substring sum time total trim typeof unicode "
-    "unixepoch upper"
-)
-_POSTGRESQL = (
-    "age array array_agg array_length array_position array_to_string at bool_and bool_or btrim cardinality century "
-    "char_length corr cube date_part date_trunc decade dow doy epoch every extract fetch for generate_series greatest "
-    "grouping hour ilike initcap interval isodow json jsonb jsonb_array_elements jsonb_build_object lateral least left "
-    "lpad make_date minute mode month months next now only ordinality percentile_cont percentile_disc position quarter "
-    "regexp_match regexp_replace repeat reverse right rollup rpad second sets similar split_part starts_with stddev "
-    "stddev_pop stddev_samp strpos timestamptz to to_char to_date to_number to_timestamp translate trunc unnest uuid "
-    "var_pop var_samp variance week width_bucket within without year years zone"
-)
+_WORDS = """
+abs all and any as asc avg between bigint blob boolean by case cast ceil ceiling char character coalesce collate concat
+concat_ws count cross cume_dist current current_date current_time current_timestamp date datetime day decimal dense_rank
+desc distinct double else end escape except exists exp false filter first first_value float floor following format from
+full glob group group_concat having ifnull iif in inner instr int integer intersect is join json_array_length
+json_extract json_group_array julianday lag last last_value lead left length like limit ln log log10 lower ltrim max min
+mod natural nocase not nth_value ntile null nullif nulls numeric offset on or order outer over partition percent_rank pi
+pow power preceding precision printf random range rank real recursive replace right round row row_number rows rtrim
+select sign smallint sqrt strftime string_agg substr substring sum text then time timestamp total trim true typeof
+unbounded unicode union unixepoch upper using values varchar when where with
+"""
+_POSTGRESQL = """
+age array array_agg array_length array_position array_to_string at bool_and bool_or btrim cardinality century
+char_length corr cube date_part date_trunc decade dow doy epoch every extract fetch for generate_series greatest
+grouping hour ilike initcap interval isodow json jsonb jsonb_array_elements jsonb_build_object lateral least left lpad
+make_date minute mode month months next now only ordinality percentile_cont percentile_disc position quarter
+regexp_match regexp_replace repeat reverse right rollup rpad second sets similar split_part starts_with stddev
+stddev_pop stddev_samp strpos timestamptz to to_char to_date to_number to_timestamp translate trunc unnest uuid var_pop
+var_samp variance week width_bucket within without year years zone
+"""
 
 
 def tables_of(text: str) -> dict[str, list[str]]:
@@ -103,14 +99,14 @@ def made_names(sql: str) -> list[str]:
     return [unquoted(next(filter(None, found))) for found in _MADE.findall(sql)]
 
 
-def sql_grammar(tables: Tables, made: Iterable[str] = (), *, postgresql: bool = False) -> str:
+def sql_grammar(tables: Tables, made: Iterable[str] | None = None, *, postgresql: bool = False) -> str:
     """Return the Lark text of queries on these tables; `made`: names that the query itself has made.
 
     LATER and LETTER: names that a query makes behind the place where it first uses them.
     """
-    words = {*_WORDS.split(), *_FUNCTIONS.split(), *(_POSTGRESQL.split() if postgresql else ())}
+    words = {*_WORDS.split(), *(_POSTGRESQL.split() if postgresql else ())}
     marks = r"[-+*\/%=<>!|,&~#@:?\[\]^{}]" if postgresql else r"[-+*\/%=<>!|,&~]"
-    made, columns = list(made), [column for of_table in tables.values() for column in of_table]
+    made, columns = list(made or ()), [column for of_table in tables.values() for column in of_table]
     parts = _any({name.rstrip("s") for name in [*tables, *columns] if _PLAIN.fullmatch(name)}, quoted=False)
     or_made = " | MADE" if made else ""
     of_tables = (f'({_any([table])}) "." ({_any(of_table)} | "*")' for table, of_table in tables.items())

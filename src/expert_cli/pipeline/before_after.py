@@ -49,12 +49,12 @@ def ask(model: Any, cases: Cases, renderer: PromptRenderer, plan: Plan, report: 
     """Let the model answer as it is now, in one batch and not drawn, and run the answers."""
     if not cases:
         return []
-    from expert_cli.evaluation.evaluate import write_answers
+    from expert_cli.evaluation.evaluate import Answering, write_answers
     from expert_cli.evaluation.grade import CASE_TIMEOUT_S, grade
 
     report.info(f"answering {plural(len(cases), 'prompt')}")
     settings = generation_config(decoding_of(plan.loaded.manifest), NEW_TOKENS, len(cases))
-    written = write_answers(model, renderer, cases, settings, NullReporter(), "")
+    written = write_answers(model, renderer, cases, settings, NullReporter(), Answering(""))
     return grade(written.answers, NullReporter(), CASE_TIMEOUT_S).answers
 
 

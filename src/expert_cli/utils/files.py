@@ -121,7 +121,7 @@ def json_objects(path: Path) -> Iterator[tuple[str, int, dict[str, Any]]]:
 
 def _object(where: str, line: bytes) -> dict[str, Any]:
     try:
-        value = json.loads(line.decode("utf-8-sig"), object_pairs_hook=unique_keys, parse_constant=_no_number)
+        value = json.loads(line.decode("utf-8-sig"), object_pairs_hook=unique_keys, parse_constant=no_number)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{where}: not JSON: {error}", "one JSON object a line, in UTF-8") from error
     if not isinstance(value, dict):
@@ -129,7 +129,8 @@ def _object(where: str, line: bytes) -> dict[str, Any]:
     return value
 
 
-def _no_number(word: str) -> None:
+def no_number(word: str) -> None:
+    """Refuse NaN and Infinity: a `parse_constant`."""
     raise ValueError(f"{word} is no JSON number")
 
 

@@ -54,7 +54,7 @@ def test_rows_of_every_form(tmp_path: Path, form: Callable[[str, str], dict[str,
     found, lines = audited(tmp_path, rows, [CASE, unfit])
     lines.pop("near_duplicate", None)
     assert lines == {"does_not_run": [4], "contradiction": [5, 6], "duplicate": [8], "case_fails": [2]}
-    assert (found.ran, found.errors, found.as_json()["rows"]) == (20, 4, 20)
+    assert (found.errors, found.as_json()["rows"], found.not_checked) == (4, 20, {})
     few = audited(tmp_path, rows, [CASE], limit=4)[0]
     assert [row.where.rpartition(":")[2] for row in few.rows] == ["3", "8", "13", "18"], "evenly spread"
 
@@ -84,21 +84,21 @@ def test_sql_is_compiled_on_the_tables_of_its_row_which_run_nothing() -> None:
 def test_queries_without_tables_are_only_parsed_and_those_of_a_named_database_compiled_on_it(tmp_path: Path) -> None:
     answers = ("SELECT name FROM shops", "SELECT FROM WHERE", "SELECT nme FROM shops")
     found, lines = audited(tmp_path, rows_of(*answers), [], verifier="sql")
-    assert (lines["does_not_run"], found.parsed) == ([2], 1)
-    assert dict(found.not_run) == {"only parsed: neither a database nor CREATE TABLE in the row": 2}
+    assert lines["does_not_run"] == [2]
+    assert "3 (only parsed: neither a database nor CREATE TABLE in the row)" in found.not_checked["does_not_run"]
     database(tmp_path / "city.sqlite", TABLE)
 
     def named(manifest: Any) -> None:
         manifest["training"]["dataset"]["schema_prompt"] = {"databases": "{db}.sqlite"}
 
     found, lines = audited(tmp_path, rows_of(*answers, db="city"), [], named, verifier="sql")
-    assert (lines["does_not_run"], found.parsed, dict(found.not_run)) == ([2, 3], 3, {})
+    assert (lines["does_not_run"], found.not_checked) == ([2, 3], {})
 
     def of_postgres(manifest: Any) -> None:
         manifest["training"]["decoding"] = {"grammar_type": "sql-postgres"}
 
     found, lines = audited(tmp_path, rows_of("SELECT id::text"), [], of_postgres, verifier="sql")
-    assert (found.errors, found.ran, [*found.not_run.values()]) == (0, 0, [1])
+    assert (found.errors, [*found.not_checked]) == (0, ["does_not_run"])
 
 
 def test_other_answers_are_given_to_a_case(tmp_path: Path) -> None:
@@ -107,8 +107,8 @@ def test_other_answers_are_given_to_a_case(tmp_path: Path) -> None:
     answers = ("MATCH (m:Moon) RETURN m.name", "MATCH (t:Town RETURN t", "MATCH (t:Town) SET t.a = 1")
     answers += ("MATCH (o:O)-[:P]->(:O), (o)-[:C]->(c:D) RETURN o.name, c.name",)  # graphqlite's own SQL fails
     found, lines = audited(tmp_path, rows_of(*answers), [query])
-    assert (lines, found.ran) == ({"does_not_run": [2]}, 2)
-    assert dict(found.not_run) == {"refused: SET": 1, "graphqlite cannot run it, which says nothing of the query": 1}
+    assert lines == {"does_not_run": [2]}
+    assert found.not_checked["does_not_run"].startswith("2 of 4 answers are not run: 1 (refused: SET); 1 (graphqlite")
     labels = [{"verifier": "choice", "prompt": f"{of}?", "labels": [*of], "expected": of[0]} for of in ("ab", "cd")]
     assert audited(tmp_path, rows_of("a", "d", "e"), labels)[1] == {"does_not_run": [3]}
     number = {"verifier": "number", "prompt": "?", "expected": 1}
@@ -117,9 +117,9 @@ def test_other_answers_are_given_to_a_case(tmp_path: Path) -> None:
     program = {"verifier": "python", "prompt": "?", "function": "f", "calls": [[[1], 1]]}
     programs = rows_of("def f(n):\n    return n", "def g(n):\n    return n", "def f(n:")
     found, lines = audited(tmp_path, programs, [program])
-    assert (lines, found.ran, found.parsed) == ({"does_not_run": [3]}, 0, 3)
+    assert (lines, [*found.not_checked]) == ({"does_not_run": [3]}, ["case_fails"])
     found, lines = audited(tmp_path, programs, [{"verifier": "regex", "prompt": "?", "pattern": ".*"}])
-    assert dict(found.not_run) == {"answers of the verifier regex are only judged with a case": 3}
+    assert "3 (answers of the verifier regex are only judged with a case)" in found.not_checked["does_not_run"]
 
 
 def test_lengths_are_those_of_the_answer_in_tokens(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_lengths_are_those_of_the_answer_in_tokens(tmp_path: Path) -> None:
     tiny.tiny_model_folder(tmp_path / "base")
     base = [{"name": "base", "quantization": "none"}]
     found, lines = audited(tmp_path, rows, [], lambda manifest: manifest.update(base_models=base), verifier="exact")
-    assert (lines["too_long"], found.not_checked) == ([3], {})
+    assert (lines["too_long"], [*found.not_checked]) == ([3], ["does_not_run"])
     assert found.as_json()["checks"]["too_long"]["examples"][0]["detail"].startswith("the answer has 64 tokens")
 
 

@@ -40,7 +40,6 @@ CASES = {
     "thought in a string": ("sql", "SELECT '<think>', '</think>' AS a", "SELECT '<think>', '</think>' AS a"),
     "end token": ("sql", "SELECT 1<|im_end|>\n<|im_start|>user\nand 2?", "SELECT 1"),
     "run on": ("sql", "SELECT 1<|endoftext|>Question: and 2?", "SELECT 1"),
-    "begins with a token": ("sql", "<|im_start|>assistant\nSELECT 1<|im_end|>", "SELECT 1"),
     "llama's end": ("json", "{}</s>\n", "{}"),
     "html in a program": ("typescript", "const a = '<s>x</s>' + b;", "const a = '<s>x</s>' + b;"),
     "token inside the fence": ("sql", "```sql\nSELECT 1<|im_end|>", "SELECT 1"),

@@ -14,9 +14,9 @@ from tests import tiny
 @pytest.mark.parametrize(
     ("ids", "pad", "message"),
     [
-        ((0, 384), 0, "validation rows hold token ids from 0 to 384, but the base model's embedding has 384 rows"),
-        ((-1, 5), 0, "validation rows hold token ids from -1 to 5"),
-        ((0, 383), 384, "the pad token has id 384, but the base model's embedding has 384 rows"),
+        ((0, 384), 0, "validation ids are from 0 to 384, but the base model's embedding has 384 rows"),
+        ((-1, 5), 0, "validation ids are from -1 to 5"),
+        ((0, 383), 384, "pad token's ids are from 384 to 384, but the base model's embedding has 384 rows"),
     ],
 )
 def test_ids_beyond_the_embedding_are_refused(tmp_path: Path, ids: tuple[int, int], pad: int, message: str) -> None:

@@ -136,8 +136,7 @@ class Case(BaseModel, ABC):
         """Raise InputError where no answer could be right, as far as the case alone tells."""
 
     def for_dummy(self, *, first: bool) -> Case | None:
-        """Return what a dummy answer is graded by, to find out what cannot be graded here; None: another case told.
-
-        first: no case of this verifier came before. Where answers or cases start programs, one tells for all.
+        """Return what a dummy answer is graded by, to find out what cannot be graded here; None: another case told, as where
+        programs are started the first of this verifier does.
         """
         return self if first or not self.starts else None

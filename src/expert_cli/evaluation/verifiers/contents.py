@@ -1,9 +1,7 @@
 """Other contents of a case's database or graph, on which a query that is right by luck is not. Runs in the worker's process.
 
 Rows are drawn anew: keys stay keys, references refer to rows that are there, and among the values are the constants of the
-expected queries and what differs from them by little. graphqlite keeps a graph in tables of SQLite: the nodes of one set of
-labels are drawn as a table, the relationships of one type between two of them as another one, whose first two columns refer to
-the nodes. Properties are columns.
+expected queries and what differs from them by little. So are the values and the relationships of a graph, whose nodes stay.
 """
 
 from __future__ import annotations
@@ -11,15 +9,16 @@ from __future__ import annotations
 import random
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import apsw
-from sqlglot import errors, exp, parse_one
+from sqlglot import TokenType
 
 from expert_cli.data.database_prompt import quoted
+from expert_cli.evaluation.verifiers.query_text import TEXTS, Dialect, tokens
 from expert_cli.evaluation.verifiers.result_rows import Row
 
 MOST_READ = 2_000
@@ -30,14 +29,17 @@ _KEYS = """
 SELECT max(part.name) FROM pragma_index_list(?) AS list JOIN pragma_index_info(list.name) AS part
 WHERE list."unique" AND NOT list.partial GROUP BY list.name HAVING count(part.name) = 1 AND count(*) = 1 ORDER BY list.seq
 """
-_REFERENCES = 'SELECT "from", "table", "to" FROM pragma_foreign_key_list(?)'
+_REFERENCES = """
+SELECT ours.name, other.name, theirs.name FROM pragma_foreign_key_list(?1) AS key
+JOIN pragma_table_xinfo(?1) AS ours ON ours.name = key."from" COLLATE NOCASE
+JOIN pragma_table_list AS other ON other.name = key."table" COLLATE NOCASE AND other.schema = 'main'
+JOIN pragma_table_xinfo(key."table") AS theirs ON theirs.name = key."to" COLLATE NOCASE OR key."to" IS NULL AND theirs.pk = 1
+"""
 _KEY_NAME = re.compile(r"(?:.*[_\s]|.*(?=I[dD]$))?(?:id|code|no|nr|num|number|key|isbn|ssn|uuid)|id_.*", re.IGNORECASE)
-for _dialect in ("sqlite", "postgres"):  # loads the dialects while the process may still open files
-    parse_one("SELECT 1", dialect=_dialect)
 
 
-Contents = Callable[[Sequence[str], int], bytes]
-"""Returns the content that a number names, as an SQLite file: the same for the same expected queries."""
+Way = Callable[[Sequence[str], int], Any]
+"""Returns the content that a number names: the same for the same expected queries."""
 
 
 @dataclass
@@ -66,19 +68,20 @@ def read_tables(connection: Any) -> dict[str, FilledTable]:
         with suppress(UnicodeError, apsw.SQLError):
             tables[name] = _table(connection, name)
     for name, table in tables.items():
-        for ours, other, theirs in connection.execute(_REFERENCES, (name,)).fetchall():
-            column, parent = _same_name(ours, table.columns), _same_name(other, tables)
-            if parent:
-                key = _same_name(theirs, tables[parent].columns) if theirs else "".join(tables[parent].keys[:1])
-                table.foreign |= {column: (parent, key)} if column and key else {}
-    for name, table in tables.items():
+        for column, other, key in connection.execute(_REFERENCES, (name,)).fetchall():
+            table.foreign |= {column: (other, key)} if other in tables and column in table.columns else {}
         table.keys = table.keys or [column for column in table.columns if _is_key(column, name, table)][:1]
     for table in tables.values():
-        others = {name: one for name, one in tables.items() if one is not table}
         for place, column in enumerate(table.columns):
-            if column not in table.foreign and (place or column not in table.keys):
-                told = _told_reference(column, {*table.values(column)}, others)
-                table.foreign |= {column: told} if told else {}
+            held = {*table.values(column)}
+            if held and column not in table.foreign and (place or column not in table.keys):
+                told = (  # columns are named after the key that has all of their values
+                    (name, key)
+                    for name, other in tables.items()
+                    for key in other.keys[:1]
+                    if other is not table and _refers(column, name, key) and held <= {*other.values(key)}
+                )
+                table.foreign.update((column, one) for one in list(told)[:1])
     return tables
 
 
@@ -92,23 +95,9 @@ def _table(connection: Any, name: str) -> FilledTable:
     return FilledTable(columns, nullable, keys, connection.execute(query).fetchall())
 
 
-def _same_name(name: str, known: Iterable[str]) -> str:
-    """Return the name as it was declared, which SQLite knows in any case; "" where it was not."""
-    return next((one for one in known if one.lower() == name.lower()), "")
-
-
 def _is_key(column: str, name: str, table: FilledTable) -> bool:
     values, is_named = table.values(column), column == table.columns[0] or _refers(column, name, "id")
     return bool(is_named and _KEY_NAME.fullmatch(column) and values and len({*values}) == len(table.rows))
-
-
-def _told_reference(column: str, values: set[Any], others: Mapping[str, FilledTable]) -> tuple[str, str] | None:
-    """Return the table and key that a column is named after, where it has values, and none but the key's."""
-    for name, other in others.items():
-        for key in other.keys[:1]:
-            if values and _refers(column, name, key) and values <= {*other.values(key)}:
-                return name, key
-    return None
 
 
 def _refers(column: str, table: str, key: str) -> bool:
@@ -191,8 +180,8 @@ def emptied(connection: Any, tables: Iterable[str]) -> bytes:
     return bytes(connection.serialize("main"))
 
 
-def database_contents(file: bytes, dialect: str = "sqlite") -> Contents:
-    """Return what makes others of a database. file: opens in memory; dialect: of the expected queries, by sqlglot's name."""
+def database_contents(file: bytes, dialect: Dialect = "sqlite") -> Way:
+    """Return what makes others of a database. file: opens in memory; dialect: of the expected queries."""
     source, dangling = opened(file), list[str]()
     tables = read_tables(source)
     for (name,) in source.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
@@ -200,12 +189,12 @@ def database_contents(file: bytes, dialect: str = "sqlite") -> Contents:
     empty = emptied(source, tables)
     for name, table in tables.items():
         for column, (other, theirs) in table.foreign.items():
-            there = f"SELECT 1 FROM {quoted(other)} AS parent WHERE child.{quoted(column)} = parent.{quoted(theirs)}"  # noqa: S608
-            without = f"child.{quoted(column)} IS NOT NULL AND NOT EXISTS ({there})"
-            dangling.append(f"DELETE FROM {quoted(name)} AS child WHERE {without}")  # noqa: S608
+            there = f"SELECT {quoted(theirs)} FROM {quoted(other)} WHERE {quoted(theirs)} IS NOT NULL"  # noqa: S608
+            dangling.append(f"DELETE FROM {quoted(name)} WHERE {quoted(column)} NOT IN ({there})")  # noqa: S608
 
     def content(queries: Sequence[str], number: int) -> bytes:
-        connection, made = opened(empty), draw(tables, _constants(queries, dialect), (*queries, str(number)))
+        named = constants(queries, dialect, {name.lower() for table in tables.values() for name in table.columns})
+        connection, made = opened(empty), draw(tables, named, (*queries, str(number)))
         for name, table in tables.items():
             into = f"{quoted(name)} ({', '.join(map(quoted, table.columns))})"
             insert = f"INSERT OR IGNORE INTO {into} VALUES ({', '.join('?' * len(table.columns))})"  # noqa: S608
@@ -221,18 +210,20 @@ def database_contents(file: bytes, dialect: str = "sqlite") -> Contents:
     return content
 
 
-def _constants(queries: Sequence[str], dialect: str) -> Mapping[str, list[Any]]:
-    """Return the literals of queries by the name, in lower case, of the column that each is compared with."""
+def constants(queries: Sequence[str], dialect: Dialect, known: Collection[str]) -> Mapping[str, list[Any]]:
+    """Return the constants of queries by the known name, in lower case, that each stands behind."""
     found: dict[str, list[Any]] = defaultdict(list)
     for query in queries:
-        with suppress(errors.SqlglotError, RecursionError):
-            for node in parse_one(query, dialect=dialect).find_all(exp.Predicate, exp.Between, exp.In):
-                known = [one.name if one.is_string else numeric(one.name) for one in node.find_all(exp.Literal)]
-                columns = list(node.find_all(exp.Column))
-                # SQLite reads a quoted name that no table has as a text
-                known += [one.name for one in columns if one.this.args.get("quoted") and not one.table]
-                for column in columns:
-                    found[column.name.lower()] += known
+        name = ""
+        for token in tokens(query, dialect):
+            if token.token_type not in TEXTS and token.text.lower() in known:
+                name = token.text.lower()
+            elif token.token_type in (TokenType.LIMIT, TokenType.OFFSET):
+                name = ""
+            elif token.token_type is TokenType.NUMBER:
+                found[name].append(float(token.text) if re.search("[.eE]", token.text) else int(token.text))
+            elif token.token_type in (*TEXTS, TokenType.IDENTIFIER):  # a quoted name of nothing is a text to SQLite
+                found[name].append(token.text)
     return found
 
 
@@ -243,91 +234,58 @@ def opened(content: bytes) -> Any:
     return connection
 
 
-def numeric(text: str) -> int | float:
-    """Return what a literal stands for."""
-    return float(text) if re.search("[.eE]", text) else int(text)
+_LABELS = """
+SELECT nodes.id, coalesce(group_concat(label, ':' ORDER BY label), '') FROM nodes LEFT JOIN node_labels ON node_id = nodes.id
+GROUP BY nodes.id
+"""
+_STORED = {int: "int", float: "real", str: "text"}
 
 
-_STORED: Mapping[type, str] = {int: "int", float: "real", str: "text", bool: "bool", bytes: "json"}
-ID, START, END = "#id", "#start", "#end"
-_COMPARED = re.compile(
-    r"(\w+)`?\s*(?::|=~?|<>|[<>]=?|\b(?:CONTAINS|STARTS WITH|ENDS WITH|IN)\b)\s*"
-    r"(\[[^\]]*\]|'[^']*'|\"[^\"]*\"|-?\d+(?:\.\d+)?)",
-    re.IGNORECASE,
-)
-_LITERAL = re.compile(r"'([^']*)'|\"([^\"]*)\"|(-?\d+(?:\.\d+)?)")
-
-
-def read_graph(connection: Any) -> tuple[dict[str, FilledTable], dict[str, str]]:
-    """Return the nodes of each set of labels, and the relationships of a type between two of them, as tables; and these types.
-
-    Tables are named "Admin:Person" and "Admin:Person-KNOWS-Person". A list or map is JSON in bytes.
+def graph_contents(file: bytes) -> Way:
+    """Return what makes others of a graph: properties get values of their like, relationships other ends of the same labels,
+    and some nodes are left out. file: the SQLite database that graphqlite keeps it in.
     """
-    held: dict[tuple[str, int], dict[str, Any]] = defaultdict(dict)
-    for of, (type_, kind) in ((of, stored) for of in ("node", "edge") for stored in _STORED.items()):
-        table = f"{of}_props_{kind} JOIN property_keys k ON k.id = key_id"
-        query = f"SELECT {of}_id, key, value FROM {table} ORDER BY {of}_id, k.id"  # noqa: S608  none of it is a stranger's
-        for member, key, value in connection.execute(query):
-            held[of, member][key] = value.encode() if type_ is bytes else type_(value)
-    labels = {node: "" for (node,) in connection.execute("SELECT id FROM nodes ORDER BY id")}
-    for node, label in connection.execute("SELECT node_id, label FROM node_labels ORDER BY label"):
-        labels[node] += f":{label}" if labels[node] else label
-    members: dict[tuple[str, ...], list[tuple[Row, dict[str, Any]]]] = defaultdict(list)
-    for node, of in labels.items():
-        members[(of,)].append(((node,), held["node", node]))
-    for edge, start, end, kind in connection.execute("SELECT id, source_id, target_id, type FROM edges ORDER BY id"):
-        members[labels[start], kind, labels[end]].append(((start, end), held["edge", edge]))
-    tables, types = dict[str, FilledTable](), dict[str, str]()
-    for (one, *rest), some in members.items():
-        ids, name = ([START, END] if rest else [ID]), "-".join((one, *rest))
-        names = list(dict.fromkeys(key for _, properties in some for key in properties))
-        rows = [(*own, *map(properties.get, names)) for own, properties in some]
-        tables[name] = FilledTable([*ids, *names], {*names}, [] if rest else [ID], rows)
-        if rest:
-            types[name], tables[name].foreign = rest[0], {START: (one, ID), END: (rest[1], ID)}
-    return tables, types
-
-
-def graph_contents(file: bytes) -> Contents:
-    """Return what makes others of a graph. file: the SQLite database that graphqlite keeps it in."""
     source = opened(file)
-    tables, types = read_graph(source)
-    keys, place = dict(source.execute("SELECT key, id FROM property_keys")), {name: n for n, name in enumerate(tables)}
-    properties = (f"{of}_props_{kind}" for of in ("node", "edge") for kind in _STORED.values())
+    kinds: dict[str, dict[int, Any]] = {"node": dict(source.execute(_LABELS)), "edge": {}}
+    edges = source.execute("SELECT id, type, source_id, target_id FROM edges").fetchall()
+    for edge, type_, *ends in edges:
+        kinds["edge"][edge] = type_, *map(kinds["node"].get, ends)
+    alike: dict[Any, list[int]] = defaultdict(list)
+    for member, kind in (pair for of in kinds.values() for pair in of.items()):
+        alike[kind].append(member)
+    held: dict[Any, list[tuple[str, Any]]] = defaultdict(list)  # by what has it, of which kind, and its key
+    tables = {f"{of}_props_{stored}": of for of in kinds for stored in ("int", "real", "text", "bool", "json")}
+    for table, of in tables.items():
+        for member, key, value in source.execute(f"SELECT * FROM {table} ORDER BY 1, 2"):  # noqa: S608
+            held[of, kinds[of][member], key].append((table, value))
+    names = {number: name.lower() for name, number in source.execute("SELECT key, id FROM property_keys")}
+    ways = {tuple(way) for _, *way in edges}
+    loops, repeats = any(start == end for _, start, end in ways), len(ways) < len(edges)
     source.execute("PRAGMA page_size = 512").fetchall()  # it is put in place of another often
-    empty = emptied(source, ("nodes", "edges", "node_labels", *properties))
+    empty = emptied(source, ("edges", *tables))
 
     def content(queries: Sequence[str], number: int) -> bytes:
-        found: dict[str, list[Any]] = defaultdict(list)
-        for name, text in (match for query in queries for match in _COMPARED.findall(query)):
-            for one, other, digits in _LITERAL.findall(text):
-                found[name.lower()].append(numeric(digits) if digits else one or other)
-        connection, made, edges = opened(empty), draw(tables, found, (*queries, str(number))), 0
-
-        def describe(of: str, member: int, names: Sequence[str], values: Sequence[Any]) -> None:
-            for name, value in zip(names, values, strict=True):
-                if value is not None:
-                    plain = value.decode() if isinstance(value, bytes) else value
-                    into = f"INSERT INTO {of}_props_{_STORED[type(value)]} VALUES (?, ?, ?)"  # noqa: S608
-                    connection.execute(into, (member, keys[name], plain))
-
-        for name, table in tables.items():
-            for own, *values in made[name] if name not in types else ():
-                node = own * len(place) + place[name]
-                connection.execute("INSERT INTO nodes VALUES (?)", (node,))
-                labels = [(node, label) for label in filter(None, name.split(":"))]
-                connection.executemany("INSERT INTO node_labels VALUES (?, ?)", labels)
-                describe("node", node, table.columns[1:], values)
-            ends, pairs = [place[other] for other, _ in table.foreign.values()], [row[:2] for row in table.rows]
-            loops, repeats = any(row[0] == row[-1] for row in pairs), len({*pairs}) < len(pairs)
-            drawn = made[name] if repeats else {row[:2]: row for row in made[name]}.values()
-            for row in drawn if name in types else ():
-                if None not in row[:2]:
-                    start, end = (own * len(place) + of for own, of in zip(row, ends, strict=False))
-                    if loops or start != end:
-                        edges += 1
-                        connection.execute("INSERT INTO edges VALUES (?, ?, ?, ?)", (edges, start, end, types[name]))
-                        describe("edge", edges, table.columns[2:], row[2:])
+        rng, connection, seen = random.Random("\n".join((*queries, str(number)))), opened(empty), set[Any]()  # noqa: S311
+        connection.execute("PRAGMA foreign_keys = ON")
+        named = constants(queries, "cypher", {*names.values()})
+        for edge, type_, *ends in edges:
+            few = rng.choice((2, 5, None))
+            start, end = (rng.choice(alike[kinds["node"][node]][:few]) for node in ends)
+            if (loops or start != end) and (repeats or (type_, start, end) not in seen):
+                connection.execute("INSERT INTO edges VALUES (?, ?, ?, ?)", (edge, start, end, type_))
+                seen |= {edge, (type_, start, end)}
+        missing, wanted = rng.choice((0.05, 0.1, 0.25)), rng.choice((0.2, 0.4, 0.7))
+        for (of, kind, key), values in held.items():
+            some = rng.sample(values, min(len(values), rng.choice((1, 3, 12, 1000))))
+            for member in alike[kind]:
+                table, value = rng.choice(some)
+                if (some_named := named.get(names[key])) and rng.random() < wanted:
+                    value = rng.choice(near(rng.choice(some_named)))
+                    table = f"{of}_props_{_STORED[type(value)]}"
+                if rng.random() >= missing and (of == "node" or member in seen):
+                    connection.execute(f"INSERT INTO {table} VALUES (?, ?, ?)", (member, key, value))  # noqa: S608
+        for node in rng.sample([*kinds["node"]], round(len(kinds["node"]) * rng.choice((0, 0.1, 0.3)))):
+            connection.execute("DELETE FROM nodes WHERE id = ?", (node,))  # and all that is of it
         return bytes(connection.serialize("main"))
 
     return content

@@ -16,7 +16,7 @@ from expert_cli.evaluation.verifiers.case import Case, Example, Grade
 from expert_cli.evaluation.verifiers.sandbox.child_process import Stopped, Worker, readable, require_packages
 from expert_cli.inference.expert_config import Grammar
 from expert_cli.inference.vote import same_as
-from expert_cli.utils.files import KeyTwice, unique_keys
+from expert_cli.utils.files import no_number, unique_keys
 
 
 class JsonCase(Case):
@@ -89,26 +89,19 @@ def difference(value: Any, expected: Any, place: str = "", *, subset: bool = Fal
     known = float(value) if isinstance(value, Decimal) and isinstance(expected, float) else value
     if known == expected and isinstance(value, bool) == isinstance(expected, bool):  # True == 1, but not in JSON
         return ""
-    return f"{place or '/'} is {_shown(value)}, not {_shown(expected)}"
-
-
-def _shown(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=str)[:60]
+    shown, wanted = (json.dumps(one, ensure_ascii=False, default=str)[:60] for one in (value, expected))
+    return f"{place or '/'} is {shown}, not {wanted}"
 
 
 def _parse(answer: str) -> Any:
     """Return the value, read strictly: no NaN, no key twice. Fractions are as written. Raises `Stopped`."""
     readable(answer)
     try:
-        return json.loads(answer, object_pairs_hook=unique_keys, parse_float=Decimal, parse_constant=_constant)
-    except (ValueError, KeyTwice, DecimalException) as error:
+        return json.loads(answer, object_pairs_hook=unique_keys, parse_float=Decimal, parse_constant=no_number)
+    except (ValueError, DecimalException) as error:
         raise Stopped("invalid", str(error) or "a number of too many digits") from error
     except RecursionError as error:
         raise Stopped("too_large", "nested too deep") from error
-
-
-def _constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON value")
 
 
 _WORKER = Worker(f"{__name__}:judge", "jsonschema_rs")

@@ -47,11 +47,11 @@ class PythonCase(Case):
     @property
     def criterion(self) -> str:
         """What an answer is held against, for people."""
-        return self.tests or "; ".join(f"{self._call(args)} == {json.dumps(expected)}" for args, expected in self.calls)
+        return self.tests or "; ".join(f"{self._call(args)} == {json.dumps(result)}" for args, result in self.calls)
 
     @property
     def can_be_forged(self) -> bool:
-        """Tests run in the answer's own process."""
+        """Whether tests run, in the answer's own process."""
         return bool(self.tests)
 
     def _call(self, args: Any) -> str:
@@ -73,19 +73,22 @@ class PythonCase(Case):
 
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:  # noqa: ARG002  a case names none
         """Judge a program, which has `timeout_s` once its process stands."""
-        asked: dict[str, Any] = {"function": self.function, "args": [args for args, _ in self.calls]}
-        asked = {"program": answer, **({"tests": self.tests} if self.tests else asked)}
+        asked = {"program": answer, "tests": self.tests, "function": self.function}
         try:
             readable(answer)
-            reply = _run(asked, timeout_s)
+            reply = _run({**asked, "args": [args for args, _ in self.calls]}, timeout_s)
         except Stopped as stopped:
             return stopped.verdict
         results, kind = reply.get("results"), reply.get("kind")
         if self.calls and isinstance(results, list) and len(results) == len(self.calls):
-            for (args, expected), result in zip(self.calls, results, strict=True):
-                if difference(result, expected):
-                    return Grade("wrong", f"{self._call(args)} is {json.dumps(result)}, not {json.dumps(expected)}")
-            return Grade("correct")
+            pairs = zip(self.calls, results, strict=True)
+            faults = (
+                f"{self._call(args)}: {fault}"
+                for (args, expected), one in pairs
+                if (fault := difference(one, expected))
+            )
+            fault = next(faults, "")
+            return Grade("wrong" if fault else "correct", fault)
         if kind not in ("empty", "invalid", "wrong", "refused", "too_large") and (self.calls or kind != "correct"):
             return Grade("refused", "its process says what nothing asked for")
         return Grade(kind, str(reply.get("why", "")))

@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Hashable
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from pydantic import Field
 
 from expert_cli.errors import InputError
 from expert_cli.evaluation.verifiers.case import EMPTY, Case, Example, Grade
-from expert_cli.evaluation.verifiers.query_text import Dialect, split
 from expert_cli.evaluation.verifiers.sandbox.child_process import PREPARE_S, Stopped, Worker
 from expert_cli.evaluation.verifiers.sandbox.postgres_server import server
+
+if TYPE_CHECKING:
+    from expert_cli.evaluation.verifiers.query_text import Dialect
 
 FAULT_S = 0.3
 _JUDGES: dict[Dialect, Worker] = {
@@ -38,13 +41,16 @@ class QueryCase(Case):
     @property
     def language(self) -> Dialect:
         """The language of its queries."""
-        language: Dialect = getattr(self, "dialect", "cypher")
-        return language
+        return cast("Dialect", getattr(self, "dialect", "cypher"))
 
     @property
     def expected_text(self) -> str:
         """The first accepted query."""
-        return next(iter(split(self.expected, self.language)), "")
+        with suppress(Stopped, ImportError):  # of sqlglot, which whoever only trains has not
+            from expert_cli.evaluation.verifiers.query_text import split
+
+            return next(iter(split(self.expected, self.language)), "")
+        return self.expected
 
     @property
     def criterion(self) -> str:
@@ -123,7 +129,7 @@ class CypherCase(QueryCase):
         {
             "prompt": "Who knows?",
             "script": "people.cypher",
-            "expected": "MATCH (p)-[:KNOWS]->(q) RETURN p.name, q.name;",
+            "expected": "MATCH (p)-[:KNOWS]->(q) RETURN p.name, q.name",
         },
         right="MATCH (q)<-[:KNOWS]-(p) RETURN p.name, q.name",
         wrong="MATCH (p)-[:KNOWS]->(q) RETURN q.name, p.name",

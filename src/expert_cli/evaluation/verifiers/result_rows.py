@@ -15,19 +15,17 @@ import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from itertools import chain, pairwise, permutations, product
+from itertools import chain, permutations, product
 from typing import Any, Literal
 
-from expert_cli.evaluation.verifiers.case import Grade, detail_line
-from expert_cli.evaluation.verifiers.query_text import Dialect, tokens
+from expert_cli.evaluation.verifiers.case import Grade
+from expert_cli.evaluation.verifiers.query_text import Dialect, outer, words
 from expert_cli.evaluation.verifiers.sandbox.child_process import Stopped
 from expert_cli.utils.text import plural
 
 Rule = Literal["strict", "spider"]
 TOLERANCE, DIGITS = 1e-6, 9
 """Of floats; sums in another order differ beyond these digits."""
-MAX_LOOKS = 200_000
-"""So many pairs of rows are compared one by one; what needs more is taken for different."""
 MAX_ORDER_LOOKS = 1_000_000
 """So many rows are looked at to find an order of columns; where that takes more, columns of the same values stay in theirs."""
 
@@ -61,13 +59,11 @@ def wrong(rows: Sequence[Row], expected: Result) -> Grade:
     for of, one, other in (("row", rows, expected.rows), ("column", rows[0], (expected.rows or rows)[0])):
         if len(one) != len(other):
             return Grade("wrong", f"{plural(len(one), of)}, {plural(len(other), of)} expected")
-    given, wanted = ([*map(_rounded, _flattened(side, expected.ordered_lists))] for side in (rows, expected.rows))
-    known = {*wanted}
-    unknown = next((place for place, row in enumerate(given) if row not in known), None)
-    if unknown is None:
-        return Grade("wrong", "the expected rows, in another order or not each as often")
-    also = f", {expected.rows[unknown]} expected" if expected.ordered or len(rows) == 1 else ", is not expected"
-    return Grade("wrong", f"row {unknown + 1}, {detail_line(str(rows[unknown]), 80)}{also}")
+    known = {*map(repr, expected.rows)}
+    unknown = next(
+        (f"row {place}, {row}, is not expected" for place, row in enumerate(rows, 1) if repr(row) not in known), ""
+    )
+    return Grade("wrong", unknown or "the expected rows, in another order or not each as often")
 
 
 def is_right(rule: Rule, rows: Sequence[Row], expected: Result) -> bool:
@@ -105,14 +101,7 @@ def _are_among(part: Sequence[Flat], group: Sequence[Flat]) -> bool:
     )
     if len(rest) == len(others) and all(map(_alike, rest, others)):
         return True
-    if len(rest) * len(others) > MAX_LOOKS:
-        return False
-    for row in rest:
-        match = next((place for place, other in enumerate(others) if _alike(row, other)), None)
-        if match is None:
-            return False
-        del others[match]
-    return True
+    return not Counter(map(_rounded, rest)) - Counter(map(_rounded, others))
 
 
 def _alike(one: Flat, other: Flat) -> bool:
@@ -209,42 +198,36 @@ def find_ties(
 ) -> Ties | None:
     """Return the ties of a query that orders its rows; None where they cannot be known, and only its own order is right.
 
-    The engine finds them. The query is run twice more, without its LIMIT, and with all columns of the result as further keys:
-    once upwards, once downwards. Wherever both runs have passed the same rows, a group of ties ends: within one, the least
-    rows are not the greatest. So keys need not be among the columns, and no query is rewritten but at its end.
+    The query is run twice more, without its LIMIT, and with all columns of the result as further keys: once upwards, once
+    downwards. Wherever both runs have passed the same rows, a group of ties ends. So keys need not be among the columns.
 
     columns: what the query can order by each column of its result; lists: the order of a list's items counts.
     """
-    outer = [token for token in tokens(query, dialect) if token.depth == 0]
-    words = [token.word for token in outer]
-    keys = max((place for place, pair in enumerate(pairwise(words), 1) if pair == ("ORDER", "BY")), default=0)
-    cut = next((place for place in range(keys + 1, len(words)) if words[place] in _CUTS), len(words))
-    after = " ".join(token.text.upper() for token in outer[cut:])
+    code = [*outer(query, dialect)]
+    said = words(code)
+    keys = max((place for place, word in enumerate(said, 1) if word == "ORDER BY"), default=0)
+    cut = next((place for place in range(keys, len(said)) if said[place] in _CUTS), len(said))
+    after = " ".join(said[cut:])
     skips = _SKIPS.fullmatch(after)
     is_unread = not skips and re.search(r"\b(?:OFFSET|SKIP)\b|,", after)
-    if is_unread or cut <= keys + 1 or len({*columns}) != len(rows[0] if rows else ()):
+    if is_unread or not 0 < keys < cut or len({*columns}) != len(rows[0] if rows else ()):
         return None
     ways = ("ASC", "DESC") if dialect == "cypher" else ("ASC NULLS FIRST", "DESC NULLS LAST")
-    head = query[: outer[cut - 1].end]
+    head = query[: code[cut - 1].end + 1]
     try:
         up, down = (run(f"{head}, {', '.join(f'{one} {way}' for one in columns)}") for way in ways)
     except Stopped:
         return None
-    ties = Ties(_groups(up, down, lists), int(skips["comma"] or skips["word"]) if skips else 0)
-    return ties if _within(_flattened(rows, lists), ties, lists) else None
-
-
-def _groups(up: Sequence[Row], down: Sequence[Row], ordered_lists: bool) -> tuple[tuple[Row, ...], ...]:
-    """Cut the rows where both runs have passed the same ones; nothing where they never agree."""
-    ahead, groups, start = Counter[Hashable](), list[tuple[Row, ...]](), 0
-    keys = ([_rounded(row) for row in _flattened(rows, ordered_lists)] for rows in (up, down))
-    for place, (one, other) in enumerate(zip(*keys, strict=False), start=1):
-        ahead[one] += 1
-        ahead[other] -= 1
-        for key in (one, other):
-            if not ahead[key]:
-                del ahead[key]
-        if not ahead:
-            groups.append(tuple(up[start:place]))
+    ahead, groups, start, differ = Counter[Hashable](), list[Sequence[Row]](), 0, 0
+    both = (map(_rounded, _flattened(some, lists)) for some in (up, down))
+    for place, pair in enumerate(zip(*both, strict=False), start=1):
+        for row, count in zip(pair, (1, -1), strict=True):
+            differ -= bool(ahead[row])
+            ahead[row] += count
+            differ += bool(ahead[row])
+        if not differ:
+            groups.append(up[start:place])
             start = place
-    return tuple(groups) if start == len(up) == len(down) else ()
+    ties = Ties(groups, int(skips["comma"] or skips["word"]) if skips else 0)
+    agree = start == len(up) == len(down) and _within(_flattened(rows, lists), ties, lists)
+    return ties if agree else None

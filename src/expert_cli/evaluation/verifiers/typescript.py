@@ -2,8 +2,7 @@
 them in a process that can do no harm.
 
 Answer and tests are two modules over one frozen language, so that no name or change of the answer reaches the tests but what
-they call. Types are held to what `tsc` asks for by itself (not strict): of MBXP's 831 solutions, which all pass their tests, 36
-break these rules and 91 the strict ones. So deno reads a configuration of ours, and no other.
+they call. Types are not held to be strict: 91 of MBXP's 831 solutions, which all pass their tests, break the strict rules.
 """
 
 from __future__ import annotations
@@ -18,17 +17,11 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from expert_cli.evaluation.verifiers.case import Case, Example, Grade, plain
-from expert_cli.evaluation.verifiers.sandbox.child_process import (
-    START_S,
-    Stopped,
-    readable,
-    require_packages,
-    run_program,
-)
+from expert_cli.evaluation.verifiers.sandbox import child_process
+from expert_cli.evaluation.verifiers.sandbox.child_process import START_S, Stopped, readable, run_program
 
-MAX_KNOWN, END = 10_000, "export {};"
-TYPE_CHECK_S = 2.0
-"""The least time that a type check may take, beyond what deno needs to start."""
+END, TYPE_CHECK_S = "export {};", 2.0
+"""What makes a module of a text; the least time that a type check may take, beyond what deno needs to start."""
 SANDBOX = Path(__file__).parent / "sandbox"
 READER, RUNNER = SANDBOX / "typescript_reader.js", SANDBOX / "typescript_runner.js"
 NAMES: Mapping[str, list[str]] = json.loads((SANDBOX / "typescript_names.json").read_text(encoding="utf-8"))
@@ -53,12 +46,6 @@ RUN = "run --no-config --import-map deno.json --no-remote --no-npm --no-lock --n
 RUN += f"--v8-flags=--max-old-space-size=256,--disallow-code-generation-from-strings {RUNNER.name}"
 T = TypeVar("T")
 R = TypeVar("R")
-
-
-Program = tuple[str, str]
-"""An answer and its tests."""
-
-
 Source = Mapping[str, Any]
 """A text as deno's parser reads it. text: without its comments. names: what it declares at its top, and whether that is a
 value. asks: the modules it asks for, None for what it would compute.
@@ -73,7 +60,8 @@ class Ready(NamedTuple):
     imports: tuple[str, ...]
 
 
-_KNOWN: dict[Program, Ready | Grade] = {}
+_KNOWN: dict[tuple[str, str], Ready | Grade] = {}
+"""What became of an answer with its tests, before they run."""
 
 
 class TypescriptCase(Case):
@@ -97,13 +85,12 @@ class TypescriptCase(Case):
             with suppress(Stopped):
                 readable(answer)
                 programs += [(answer, case.tests or "")] if isinstance(case, cls) else []
-        if len(_KNOWN) > MAX_KNOWN:
+        if len(_KNOWN) > 10_000:  # a trainer asks for as long as it runs
             _KNOWN.clear()
         limit_s = max(timeout_s, TYPE_CHECK_S)
         read = _each(_read, [*dict.fromkeys(text for one in programs for text in one)], limit_s)
         made = {one: _modules(one, *(read[text] for text in one)) for one in programs}
-        ready = [one for one in made.values() if isinstance(one, Ready)]
-        typed = _each(_typed, [*dict.fromkeys(ready)], limit_s)
+        typed = _each(_typed, [*{one for one in made.values() if isinstance(one, Ready)}], limit_s)
         _KNOWN.update({one: typed[found] if isinstance(found, Ready) else found for one, found in made.items()})
 
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:  # noqa: ARG002  a case names none
@@ -126,7 +113,7 @@ class TypescriptCase(Case):
         return plain(source["text"].removesuffix(END)) or None
 
 
-def _modules(program: Program, answer: Source | Grade, tests: Source | Grade) -> Ready | Grade:
+def _modules(program: tuple[str, str], answer: Source | Grade, tests: Source | Grade) -> Ready | Grade:
     """Return the two modules: what the tests use of the answer's names they import, exported or not. Lines stay."""
     if isinstance(answer, Grade):
         return answer
@@ -165,7 +152,7 @@ def _read(texts: Sequence[str], limit_s: float) -> dict[str, Source | Grade]:
         reply = json.loads(output)
     except ValueError as error:
         raise Stopped("too_large", "deno's parser gave up on it") from error
-    found: dict[str, Source | Grade] = dict.fromkeys(files, Grade("invalid", "it keeps deno's parser from reading it"))
+    found: dict[str, Source | Grade] = dict.fromkeys(files, Grade("invalid", "deno's parser cannot read it"))
     for one in reply["errors"]:
         message, *_, at = one["message"].splitlines()
         found[Path(one["file_path"]).name] = Grade("invalid", f"line {at.split(':')[-2]}: {message}")
@@ -191,8 +178,7 @@ def _typed(items: Sequence[Ready], limit_s: float) -> dict[Ready, Ready | Grade]
     found: dict[Ready, Ready | Grade] = {one: one for one in items}
     for code, message, number, module, line in sorted(faults, key=lambda fault: fault[3] == "tests")[::-1]:
         told = f"{code}: {message.partition(chr(10))[0]}"
-        where = "" if module == "answer" else "in the tests, "
-        found[items[int(number)]] = Grade("invalid", f"{where}line {line}: {told}")
+        found[items[int(number)]] = Grade("invalid", f"{'in the tests, ' * (module == 'tests')}line {line}: {told}")
     return found
 
 
@@ -215,11 +201,10 @@ def _deno(
     words: str, files: Mapping[str, str], limit_s: float, *, stderr: int = subprocess.DEVNULL, asked: str = ""
 ) -> tuple[str, int, Path]:
     """Run deno as `run_program` does, in a folder with `files` and ours. Raises `Stopped`, EnvironmentProblem."""
-    require_packages("deno")
+    child_process.require_packages("deno")
     import deno
 
     path, own = deno.find_deno_bin(), "/proc/self/maps"  # which tells its parser where its stack ends
-    env = {"DENO_DIR": "cache", "DENO_NO_UPDATE_CHECK": "1", "NO_COLOR": "1"}
+    how: dict[str, Any] = {"env": {"DENO_DIR": "cache", "DENO_NO_UPDATE_CHECK": "1", "NO_COLOR": "1"}, "stderr": stderr}
     limit_s += 0 if asked else START_S
-    words_, read = [path, *words.split()], [path, ".", own]
-    return run_program(words_, read, limit_s, {**files, **OURS}, asked=asked, env=env, stderr=stderr)
+    return run_program([path, *words.split()], [path, ".", own], limit_s, {**files, **OURS}, asked=asked, **how)

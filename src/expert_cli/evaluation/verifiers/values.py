@@ -9,11 +9,12 @@ from abc import abstractmethod
 from decimal import Decimal
 from pathlib import Path
 
+import regex
 from pydantic import Field, FiniteFloat
 
 from expert_cli.errors import InputError
 from expert_cli.evaluation.verifiers.case import Case, Example, Grade, Labeled, plain
-from expert_cli.evaluation.verifiers.sandbox.child_process import Stopped, readable, require_packages
+from expert_cli.evaluation.verifiers.sandbox.child_process import Stopped, readable
 
 _NUMBER = re.compile(
     r"(?P<before>[^\d\s.+-]{0,30}?)\s*"
@@ -147,17 +148,12 @@ class RegexCase(_Value):
 
     def require_sound(self) -> None:
         """Raise InputError for what is no regular expression."""
-        require_packages("regex")
-        import regex
-
         try:
             regex.compile(self.pattern)
         except regex.error as error:
             raise InputError(f"pattern: {error}", "correct the regular expression") from error
 
     def _fault(self, answer: str, timeout_s: float) -> str:
-        import regex
-
         try:
             matches = regex.fullmatch(self.pattern, answer, timeout=timeout_s, concurrent=True)
         except TimeoutError as error:
@@ -184,10 +180,9 @@ class ContainsAllCase(_Value):
         return ", ".join(self.expected)
 
     def _fault(self, answer: str, timeout_s: float) -> str:  # noqa: ARG002  nothing is run
-        form = plain(answer.casefold())
-        faults = [f"it does not hold {text!r}" for text in self.expected if not _stands_in(text, form)]
-        return next(iter(faults + [f"it holds {text!r}" for text in self.absent if _stands_in(text, form)]), "")
-
-
-def _stands_in(text: str, form: str) -> bool:
-    return bool(re.search(rf"(?<!\w){re.escape(plain(text.casefold()))}(?!\w)", form))
+        form, words = plain(answer.casefold()), r"(?<!\w){}(?!\w)"
+        for text in (*self.expected, *self.absent):
+            is_there = re.search(words.format(re.escape(plain(text.casefold()))), form)
+            if bool(is_there) is not (text in self.expected):
+                return f"it {'holds' if is_there else 'does not hold'} {text!r}"
+        return ""

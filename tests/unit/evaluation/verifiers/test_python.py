@@ -52,9 +52,9 @@ CALLS = {"function": "f", "calls": [[[2, 3], 5], [[[1], []], [1]]]}
     [
         ("def f(a, b): return a + b", Grade("correct")),
         ("def f(a, b): return (a + b) if a != [1] else (1,)", Grade("correct")),
-        ("def f(a, b): return True if a == 2 else [1]", Grade("wrong", "f(2, 3) is true, not 5")),
-        ("def f(a, b): return 5", Grade("wrong", "f([1], []) is 5, not [1]")),
-        ("def f(a, b): return a", Grade("wrong", "f(2, 3) is 2, not 5")),
+        ("def f(a, b): return True if a == 2 else [1]", Grade("wrong", "f(2, 3): / is true, not 5")),
+        ("def f(a, b): return 5", Grade("wrong", "f([1], []): / is 5, not [1]")),
+        ("def f(a, b): return a", Grade("wrong", "f(2, 3): / is 2, not 5")),
         ("def f(a, b): return {1}", Grade("wrong", "answer: TypeError: Object of type set is not JSON serializable")),
         ("def g(a, b): return 5", Grade("invalid", "answer: NameError: name 'f' is not defined")),
         (

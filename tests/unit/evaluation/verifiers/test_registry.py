@@ -130,10 +130,12 @@ def brought(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setitem(sys.modules, "rhymes", package)
     named = {"rhyme": "RhymeCase", "broken": "gone:Case", "other": "Grade", "sql": "RhymeCase"}
     points = [EntryPoint(name, f"rhymes{'.' if ':' in of else ':'}{of}", "") for name, of in named.items()]
-    monkeypatch.setattr(registry, "entry_points", lambda group: points)
-    registry._brought.cache_clear()
+    monkeypatch.setattr(
+        registry, "entry_points", lambda group, name=None: [one for one in points if name in (None, one.name)]
+    )
+    registry.verifier.cache_clear()
     yield
-    registry._brought.cache_clear()
+    registry.verifier.cache_clear()
 
 
 def judged_by(folder: Path, verifier: str) -> list[str]:

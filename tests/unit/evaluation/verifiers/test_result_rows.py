@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from expert_cli.evaluation.verifiers.query_text import Dialect
-from expert_cli.evaluation.verifiers.result_rows import Result, Rule, Ties, find_ties, is_right, same, wrong
+from expert_cli.evaluation.verifiers.result_rows import Result, Rule, Ties, find_ties, is_right, same
 from expert_cli.evaluation.verifiers.sandbox.child_process import Stopped
 from expert_cli.evaluation.verifiers.sandbox.graphqlite import CypherJudge
 from expert_cli.evaluation.verifiers.sandbox.sqlite import SqliteJudge
@@ -113,24 +113,6 @@ def test_a_shuffled_result_with_noise_is_the_same(rows: list[tuple[Any, ...]], r
     noisy = [tuple(cell * (1 + 1e-8) if isinstance(cell, float) else cell for cell in row) for row in rows]
     random.shuffle(noisy)
     assert same(noisy, Result(rows))
-
-
-DIFFERENCES: dict[str, tuple[list[tuple[Any, ...]], Result, str, str]] = {
-    "empty": ([], Result([(1,)]), "empty", "no rows, 1 row expected"),
-    "too many": ([(1,)], Result([]), "wrong", "1 row, 0 rows expected"),
-    "columns": ([(1, 2)], Result([(1,)]), "wrong", "2 columns, 1 column expected"),
-    "one value": ([(2,)], Result([(1,)]), "wrong", "row 1, (2,), (1,) expected"),
-    "one row": ([(1,), (3,)], Result([(1,), (2,)]), "wrong", "row 2, (3,), is not expected"),
-    "order": ([(1,), (2,)], Result([(2,), (1,)], ordered=True), "wrong", "the expected rows, in"),
-    "repeated": ([(1,), (1,)], Result([(1,), (2,)]), "wrong", "the expected rows, in"),
-}
-
-
-@pytest.mark.parametrize(("rows", "expected", "kind", "detail"), DIFFERENCES.values(), ids=DIFFERENCES)
-def test_the_difference_is_said(rows: Any, expected: Result, kind: str, detail: str) -> None:
-    verdict = wrong(rows, expected)
-    assert verdict.kind == kind
-    assert verdict.detail.startswith(detail)
 
 
 TABLE = """
@@ -231,5 +213,4 @@ def test_many_tied_rows_take_little_time() -> None:
     start = time.perf_counter()
     assert same(rows[::-1], Result(shuffled, True, ties=ties))
     assert not same([*rows[:-1], (0.5, "x")], Result(shuffled, True, ties=ties))
-    assert not same(rows[2_500:], Result(shuffled[:2_500], True, ties=ties))  # too many pairs: given up
     assert time.perf_counter() - start < 10  # alone 0.3 s

@@ -1,8 +1,7 @@
 """What one answer may use, and the processes that run answers: programs of strangers behind walls, and our own judges.
 
-`Worker` is the side of the parent of a judge; `main` runs in its process, a fresh interpreter with an empty environment. The
-two talk in lines of JSON. Before the first question the process gives up what judging does not need: opening files, writing
-files, more memory. One that was ended is replaced with the next question.
+`Worker` is our side of a judge; `main` runs in its process, a fresh interpreter with an empty environment. They talk in
+lines of JSON. Before the first question the process gives up opening files, writing files and more memory.
 """
 
 from __future__ import annotations
@@ -36,12 +35,9 @@ MAX_RESULT_BYTES = 16 << 20
 MAX_VALUE_BYTES = 250_000
 HEAP_BYTES = 64 << 20
 """Of a query in SQLite."""
-MEMORY_BYTES, MAX_OUTPUT_BYTES = 1_000_000_000, 64_000_000
-"""Of a program."""
-GOLD_TIMEOUT_S, PREPARE_S = 60.0, 300.0
-"""For an expected query; for all of a case on all its contents."""
-ADDRESS_SPACE_BYTES = 3 << 30
-"""Of a judge."""
+MEMORY_BYTES, MAX_OUTPUT_BYTES = 1_000_000_000, 64_000_000  # of a program
+GOLD_TIMEOUT_S, PREPARE_S = 60.0, 300.0  # for an expected query; for all of a case on all its contents
+ADDRESS_SPACE_BYTES = 3 << 30  # of a judge
 START_S, GRACE_S = 60.0, 1.0
 """For a process to start; for what keeps its own time limit to answer: what does not is ended."""
 SYSTEM_FILES = (
@@ -56,14 +52,8 @@ class Stopped(Exception):
     """An answer gave no result to compare; says why."""
 
     def __init__(self, kind: Kind, detail: str) -> None:
-        """Keep both for the verdict."""
         super().__init__(detail)
-        self.kind, self.detail = kind, detail
-
-    @property
-    def verdict(self) -> Grade:
-        """The same as a verdict."""
-        return Grade(self.kind, self.detail)
+        self.kind, self.detail, self.verdict = kind, detail, Grade(kind, detail)
 
 
 def readable(answer: str, max_bytes: int = MAX_BYTES) -> None:
@@ -112,11 +102,10 @@ def namespace_isolation() -> tuple[str, ...]:
 @functools.cache
 def standing_walls() -> tuple[str, ...]:
     """Return the names of the walls that this system can build around a program, tried out in a process of its own."""
-    names = ("namespaces",) if namespace_isolation() else ()
     if os.name != "posix":
-        return names
+        return ()
     done = subprocess.run(shut_in(()), capture_output=True, text=True, timeout=60, check=False)
-    return (*names, *done.stdout.split())
+    return (*(("namespaces",) if namespace_isolation() else ()), *done.stdout.split())
 
 
 def is_network_shut() -> bool:
@@ -128,15 +117,15 @@ def shut_in(program: Sequence[str], readable: Sequence[str] = (), cpu_s: int = 1
     """Return the command that becomes `program` behind walls; where the system has none of them, `program` itself."""
     if os.name != "posix":
         return list(program)
-    settings = {"memory_bytes": MEMORY_BYTES, "cpu_s": cpu_s, "read": [*SYSTEM_FILES, *readable]}
+    limits = {"CORE": 0, "FSIZE": 0, "DATA": MEMORY_BYTES, "CPU": cpu_s}
+    settings = {"limits": limits, "read": [*SYSTEM_FILES, *readable]}
     return [sys.executable, "-I", "-S", str(Path(__file__).with_name("walls.py")), json.dumps(settings), *program]
 
 
 def environment(**more: str) -> dict[str, str]:
     """Return what a process gets of our environment, which is no more than it needs to start, and `more`."""
-    kept = ("SYSTEMROOT", "PATH") if os.name == "nt" else ("PATH",)
-    # the system's OpenSSL settings cannot be opened from behind the walls
-    return {name: os.environ[name] for name in kept if name in os.environ} | {"OPENSSL_CONF": os.devnull} | more
+    kept = {name: os.environ[name] for name in ("SYSTEMROOT", "PATH") if name in os.environ}
+    return {**kept, "OPENSSL_CONF": os.devnull, **more}  # the system's settings cannot be opened from behind the walls
 
 
 def run_program(
@@ -154,7 +143,7 @@ def run_program(
     readable: what it may open, "." is its folder. asked: a line that it gets once it has written one itself; its time begins
     then. Raises `Stopped`.
     """
-    with tempfile.TemporaryDirectory(prefix="expert-cli-", ignore_cleanup_errors=True) as made:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as made:
         folder = Path(made).resolve()
         for name, text in files.items():
             (folder / name).parent.mkdir(exist_ok=True)
@@ -213,8 +202,9 @@ class Worker:
 
     @contextmanager
     def asked(self) -> Iterator[Ask]:
-        """Give what asks one process with a question and its time. It raises `Stopped` where an answer is at fault, InputError
-        where a case is. Raises EnvironmentProblem where a package is missing, or no process starts.
+        """Give what asks one process with a question and its time: it raises `Stopped` for an answer, InputError for a case.
+
+        Raises EnvironmentProblem where a package is missing, or no process starts.
         """
         require_packages(*self._packages)
         with self._processes.taken() as exchange:
@@ -257,12 +247,9 @@ def main() -> None:
 
 def set_rlimits(sockets: int = 0) -> None:
     """Set what limits the system has: no further file but so many sockets, no byte written to one, no core, bounded memory."""
-    if os.name != "posix":
-        return
-    import resource
+    if os.name == "posix":
+        from expert_cli.evaluation.verifiers.sandbox.walls import set_limits
 
-    os.close(lowest_free := os.dup(0))
-    wanted = {"NOFILE": lowest_free + sockets, "FSIZE": 0, "CORE": 0, "AS": ADDRESS_SPACE_BYTES}
-    for name, value in wanted.items():
-        with suppress(ValueError):  # it is lower already
-            resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (value, value))
+        os.close(lowest_free := os.dup(0))
+        limits = {"NOFILE": lowest_free + sockets, "FSIZE": 0, "CORE": 0, "AS": ADDRESS_SPACE_BYTES}
+        set_limits({"limits": limits})

@@ -15,12 +15,12 @@ import apsw
 import graphqlite
 
 from expert_cli.errors import InputError
-from expert_cli.evaluation.verifiers.contents import graph_contents
-from expert_cli.evaluation.verifiers.query_text import QUOTED, code_words, split, without_texts
+from expert_cli.evaluation.verifiers.contents import Way, graph_contents
+from expert_cli.evaluation.verifiers.query_text import TEXTS, split, tokens, without, words
 from expert_cli.evaluation.verifiers.result_rows import Row
 from expert_cli.evaluation.verifiers.sandbox import child_process
 from expert_cli.evaluation.verifiers.sandbox.child_process import Stopped
-from expert_cli.evaluation.verifiers.sandbox.query_judge import QueryJudge, Way
+from expert_cli.evaluation.verifiers.sandbox.query_judge import QueryJudge
 from expert_cli.evaluation.verifiers.sandbox.sqlite import ReadOnly
 
 _CALL = "SELECT cypher(?)"
@@ -63,31 +63,26 @@ class CypherJudge(QueryJudge):
         _refuse(query)
         guard, shown = content
         guard.show(shown, reverse=reverse)
-        lacks = _LACKING.search(without_texts(query))
+        plain = without(query, "cypher", TEXTS, "''")
         try:
             ((document,),) = guard.run(_CALL, (_REWRITTEN.sub(_as_graphqlite, query),), timeout_s=timeout_s)
-        except Stopped as stopped:
-            message = _message(stopped.detail)
-            if stopped.kind == "invalid" and message in ("string or blob too big", "out of memory"):
-                raise Stopped("too_large", message) from stopped
-            if stopped.kind != "invalid" or not lacks:
-                raise Stopped(stopped.kind, message) from stopped
-        else:
-            lacks = _RUNS_WRONGLY.search(_REWRITTEN.sub(_as_graphqlite, without_texts(query)))
-        if lacks:
-            raise Stopped("parsed_only", f"graphqlite, asked in place of Neo4j, lacks {lacks[0].strip()}")
-        try:
-            rows = json.loads(document, object_pairs_hook=_Members)
+            lacks = _RUNS_WRONGLY.search(_REWRITTEN.sub(_as_graphqlite, plain))
+            found = json.loads(document, object_pairs_hook=_Members)
         except (TypeError, ValueError) as error:
             raise Stopped("invalid", f"the result cannot be read: {error}") from error
-        rows = (
-            [row for row in rows if isinstance(row, _Members)] if isinstance(rows, list) else []
-        )  # else counts of changes
+        except Stopped as stopped:
+            message, lacks = _message(stopped.detail), _LACKING.search(plain)
+            is_too_large = message in ("string or blob too big", "out of memory")
+            if stopped.kind != "invalid" or is_too_large or not lacks:
+                raise Stopped("too_large" if is_too_large else stopped.kind, message) from stopped
+        if lacks:
+            raise Stopped("parsed_only", f"graphqlite, asked in place of Neo4j, lacks {lacks[0].strip()}")
+        rows = [row for row in found if isinstance(row, _Members)] if isinstance(found, list) else []
         self._columns = [*rows[0]] if rows else []
         return child_process.bounded(row.cells for row in rows)
 
-    def columns(self, width: int) -> Sequence[str]:  # noqa: ARG002  named, not numbered
-        """Return by what the query that just ran can order each column of its result: as RETURN names it."""
+    def columns(self, width: int) -> Sequence[str]:  # noqa: ARG002
+        """Return the columns as RETURN names them."""
         return self._columns
 
 
@@ -100,19 +95,11 @@ def _connected() -> Any:
 
 def _refuse(statement: str) -> None:
     """Refuse by words what writes, which graphqlite may pass over in silence, or reads files: LOAD CSV and APOC."""
-    code = ["", *code_words(statement, "cypher"), ""]
+    code = ["", *words(tokens(statement, "cypher")), ""]
     for before, word, after in zip(code, code[1:], code[2:], strict=False):
         is_name = before in _BEFORE_NAMES or after == ":"
         if word == "APOC" or (word, after) == ("LOAD", "CSV") or (word in _WRITES and not is_name):
             raise Stopped("refused", word)
-
-
-def _matches(pattern: Any, text: Any) -> bool | None:
-    """What Cypher means by =~: the pattern fits the whole text."""
-    try:
-        return None if None in (pattern, text) else re.fullmatch(pattern, text) is not None
-    except (re.error, TypeError) as error:
-        raise apsw.SQLError(f"a pattern of =~: {error}") from error
 
 
 def _reversed(value: Any) -> Any:
@@ -126,7 +113,7 @@ def _reversed(value: Any) -> Any:
 
 
 _AS_NEO4J: dict[str, tuple[int, Callable[..., Any]]] = {
-    "regexp": (2, _matches),
+    "regexp": (2, lambda pattern, text: None if None in (pattern, text) else bool(re.fullmatch(pattern, text))),
     "round": (1, lambda value: float(math.floor(value + 0.5)) if isinstance(value, int | float) else None),  # a half up
     "reverse": (1, _reversed),
 }
@@ -152,7 +139,7 @@ def _message(text: str) -> str:
 _NAME = r"(?:[^\W\d]\w*|`(?:[^`]|``)+`)(?!\w)"
 DISTINCT = "#distinct"
 _REWRITTEN = re.compile(
-    rf"{QUOTED['cypher']}|(?<![.\w])collect\s*\(\s*DISTINCT\b(?P<items>[^()]*)\)"
+    rf"(?<![.\w])collect\s*\(\s*DISTINCT\b(?P<items>[^()]*)\)"
     rf"|(?<![.\w])(?P<of>max|min)\s*\(\s*(?P<property>{_NAME}\s*\.\s*{_NAME})\s*\)",
     re.IGNORECASE | re.DOTALL,
 )

@@ -3,37 +3,28 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import os
 import re
 import time
-import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
 import apsw
 import pg8000.native
-from pg8000.native import DatabaseError
+from pg8000.native import DatabaseError, literal
 
 from expert_cli.data.database_prompt import quoted
 from expert_cli.errors import InputError
 from expert_cli.evaluation.verifiers.case import Kind
-from expert_cli.evaluation.verifiers.contents import database_contents, opened, read_tables
-from expert_cli.evaluation.verifiers.query_text import code_words
+from expert_cli.evaluation.verifiers.contents import Way, database_contents, opened, read_tables
 from expert_cli.evaluation.verifiers.result_rows import Row
 from expert_cli.evaluation.verifiers.sandbox.child_process import Stopped, bounded
-from expert_cli.evaluation.verifiers.sandbox.query_judge import QueryJudge, Way
+from expert_cli.evaluation.verifiers.sandbox.query_judge import QueryJudge
 
-FETCHED = 100
-"""Rows that are read, or written, at once."""
-_COMMANDS = re.compile(
-    "ABORT|ALTER|ANALYZE|BEGIN|CALL|CHECKPOINT|CLOSE|CLUSTER|COMMENT|COMMIT|COPY|CREATE|DEALLOCATE|DECLARE|DELETE|DISCARD|DO|"
-    "DROP|END|EXECUTE|EXPLAIN|FETCH|GRANT|IMPORT|INSERT|LISTEN|LOAD|LOCK|MERGE|MOVE|NOTIFY|PREPARE|REASSIGN|REFRESH|REINDEX|"
-    "RELEASE|RESET|REVOKE|ROLLBACK|SAVEPOINT|SECURITY|SET|SHOW|START|TRUNCATE|UNLISTEN|UPDATE|VACUUM"
-)
-"""What begins a statement of PostgreSQL that is no query."""
+FETCHED = 100  # rows that are read, or written, at once
+Names = tuple[str, ...]
 _KINDS: dict[str, Kind] = {
     "57014": "timeout", "42P01": "unknown_name", "42703": "unknown_name", "25006": "refused", "42501": "refused",
     "0A000": "refused", "53": "too_large", "54": "too_large",
@@ -58,23 +49,18 @@ _READ: Mapping[int, Callable[[str], Any]] = {
 """By the type's oid; what has none is a text."""
 
 
-class Schema:
-    """A content: schemas of the same rows, in which unordered ones come one way round, and the other; they go with this."""
-
-    def __init__(self, owner: Any, *names: str) -> None:
-        self.names = names
-        weakref.finalize(self, _drop, owner, *names)
-
-
 class PostgresJudge(QueryJudge):
-    """Holds a session that makes contents, and one that reads them: of expected queries it ends before an answer is run."""
+    """Holds a session that makes contents, and one that reads them: of expected queries it ends before an answer is run.
+
+    A content is the names of schemas of the same rows, in which unordered ones come one way round, and the other.
+    """
 
     dialect, sockets = "postgresql", 3
 
     def __init__(self, server: Mapping[str, str]) -> None:
         """Connect as the owner of the contents. server: of `postgres_server`."""
         super().__init__()
-        self._server, self._role, self._numbers = server, "", itertools.count()
+        self._server, self._role, self._schemas = server, "", list[str]()
         self._owner: Any = self._connected("owner")
         self._reader: Any = None
 
@@ -96,27 +82,35 @@ class PostgresJudge(QueryJudge):
 
     def _new_schema(self) -> str:
         """Make a schema, the owner's current one, that readers may use. Return its name."""
-        name = f"content_{os.getpid()}_{next(self._numbers)}"
+        name = f"content_{os.getpid()}_{len(self._schemas)}"
+        self._schemas.append(name)
         grants = f"GRANT USAGE ON SCHEMA {name} TO gold, judged; ALTER DEFAULT PRIVILEGES IN SCHEMA {name} "
         grants += "GRANT SELECT ON TABLES TO gold, judged"
         self._owner.execute_simple(f"CREATE SCHEMA {name}; SET search_path TO {name}; {grants}")
         return name
+
+    def forget(self) -> None:
+        """Give up all cases with their contents."""
+        super().forget()
+        while self._schemas:
+            self._owner.execute_simple(f"DROP SCHEMA {self._schemas.pop()} CASCADE")
 
     def _insert(self, content: Any, *, lenient: bool, reverse: bool, named: Callable[[str], str] = quoted) -> None:
         """Write an SQLite database into the owner's newest schema. lenient: a row that does not fit is left out."""
         for name, table in read_tables(content).items():
             listed = ", ".join(map(quoted, table.columns))
             found = content.execute(f"SELECT {listed} FROM {quoted(name)}").fetchall()  # noqa: S608
-            rows = [f"({', '.join(map(_literal, row))})" for row in (found[::-1] if reverse else found)]
+            texts = [[cell if cell is None else _text(cell) for cell in row] for row in found]
+            rows = [f"({', '.join(map(literal, row))})" for row in (texts[::-1] if reverse else texts)]
             into = f"INSERT INTO {named(name)} ({', '.join(map(named, table.columns))}) VALUES "  # noqa: S608
             step, ignored = (1, [DatabaseError]) if lenient else (FETCHED, [])
             for start in range(0, len(rows), step):
                 with contextlib.suppress(*ignored):
                     self._owner.execute_simple(into + ", ".join(rows[start : start + step]))
 
-    def content_of(self, file: bytes) -> tuple[Schema, Way]:
+    def content_of(self, file: bytes) -> tuple[Names, Way]:
         """Return the content of an SQLite file, or of a script of CREATE TABLE and INSERT. Raises InputError."""
-        schema = Schema(self._owner, self._new_schema())
+        schema = self._new_schema()
         try:
             if file.startswith(b"SQLite format 3\0"):
                 connection = opened(file)
@@ -124,26 +118,25 @@ class PostgresJudge(QueryJudge):
                 self._insert(connection, lenient=False, reverse=False, named=_folded)
             else:
                 self._owner.execute_simple(file.decode())
-            copied = _as_sqlite(self._owner, schema.names[0])
-            others, tables = database_contents(copied, "postgres"), read_tables(opened(copied))
+            copied = _as_sqlite(self._owner, schema)
+            others, tables = database_contents(copied, "postgresql"), read_tables(opened(copied))
         except (DatabaseError, apsw.Error, UnicodeDecodeError) as error:
             raise InputError(f"PostgreSQL cannot hold it: {_told(error)}") from error
 
-        def way(queries: Sequence[str], number: int) -> Schema:
-            content, names = opened(others(queries, number)), []
-            for reverse in (False, True):
-                names.append(self._new_schema())
+        def way(queries: Sequence[str], number: int) -> Names:
+            content, names = opened(others(queries, number)), (self._new_schema(), self._new_schema())
+            for reverse, name in enumerate(names):
+                self._owner.execute_simple(f"SET search_path TO {name}")
                 for table in map(quoted, tables):
-                    like = f"(LIKE {schema.names[0]}.{table} INCLUDING ALL)"
-                    self._owner.execute_simple(f"CREATE TABLE {table} {like}")
-                self._insert(content, lenient=True, reverse=reverse)
-            return Schema(self._owner, *names)
+                    self._owner.execute_simple(f"CREATE TABLE {table} (LIKE {schema}.{table} INCLUDING ALL)")
+                self._insert(content, lenient=True, reverse=bool(reverse))
+            return names
 
-        return schema, way
+        return (schema,), way
 
-    def run(self, content: Schema, query: str, timeout_s: float, *, reverse: bool = False) -> list[Row]:
+    def run(self, content: Names, query: str, timeout_s: float, *, reverse: bool = False) -> list[Row]:
         """Return the rows. Raises `Stopped`."""
-        return bounded(self._rows(content.names[reverse], query, timeout_s))
+        return bounded(self._rows(content[reverse], query, timeout_s))
 
     def _rows(self, schema: str, query: str, timeout_s: float) -> Iterable[Row]:
         """Yield the rows of one query through a cursor: a query that only reads, and no more rows than are asked for."""
@@ -157,9 +150,7 @@ class PostgresJudge(QueryJudge):
                 if time.monotonic() > end:
                     raise Stopped("timeout", f"not done after {timeout_s:.2g} s")
         except DatabaseError as error:
-            code, first = error.args[0].get("C", ""), next(iter(code_words(query, "postgresql")), "")
-            if _COMMANDS.fullmatch(first):
-                raise Stopped("refused", first) from error
+            code = error.args[0].get("C", "")
             raise Stopped(_KINDS.get(code) or _KINDS.get(code[:2], "invalid"), _told(error)) from error
         finally:
             with contextlib.suppress(DatabaseError):  # what it left can be over its limit once more
@@ -168,22 +159,14 @@ class PostgresJudge(QueryJudge):
             reader.execute_simple("DISCARD ALL")
 
 
-def _drop(owner: Any, *schemas: str) -> None:
-    with contextlib.suppress(pg8000.native.Error):
-        owner.execute_simple(f"DROP SCHEMA {', '.join(schemas)} CASCADE")
-
-
 def _told(error: Exception) -> str:
     told = error.args[0] if error.args else ""
     return str(told.get("M")) if isinstance(told, dict) else str(error)
 
 
-def _literal(value: Any) -> str:
-    """Return a value as a text that PostgreSQL reads as the column's type."""
-    if value is None:
-        return "NULL"
-    text = f"\\x{value.hex()}" if isinstance(value, bytes) else str(value)
-    return "'" + text.replace("'", "''") + "'"
+def _text(value: Any) -> str:
+    """Return a value as PostgreSQL reads it, whatever the column's type."""
+    return f"\\x{value.hex()}" if isinstance(value, bytes) else str(value)
 
 
 def _folded(name: str) -> str:

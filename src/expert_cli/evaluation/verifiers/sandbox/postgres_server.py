@@ -1,8 +1,7 @@
 """A PostgreSQL of our own: the binaries of a wheel, a folder and a socket that end with the process that asked for them.
 
-The wheel's own way of starting it is not used: as root it adds a user, and opens every folder above the data. Here root starts
-the server as nobody, and changes nothing else. A shell holds it, whose standard input is ours, so that it learns of our end
-however that comes, and then ends the server and removes the folder.
+The wheel's own way of starting it adds a user, as root, and opens every folder above the data. Here root starts the server as
+nobody. A shell holds it, whose standard input is ours: it learns of our end however that comes, and then ends the server.
 """
 
 from __future__ import annotations

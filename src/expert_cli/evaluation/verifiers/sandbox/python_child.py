@@ -1,9 +1,7 @@
 """Runs one Python answer: `python -I -S python_child.py` behind walls. A line of JSON comes in, the verdict's line goes out.
 
-    {"program", "tests", "nonce"}             the tests run where the answer's names are; behind them the nonce is written
-    {"program", "function", "args", "nonce"}  what the function returns to each of the arguments is written, as JSON
-
-What the answer prints goes nowhere. Standard library alone.
+{"program", "tests", "function", "args", "nonce"}: tests run where the answer's names are, and the nonce is written behind them;
+without tests, what the function returns to each of the arguments. What the answer prints goes nowhere.
 """
 
 from __future__ import annotations
@@ -44,7 +42,7 @@ def judged(asked: Mapping[str, Any]) -> dict[str, Any]:
         return {"kind": "invalid", "why": f"{line}{type(error).__name__}: {getattr(error, 'msg', error)}"}
     try:
         exec(code, vars(answer))  # noqa: S102
-        if "tests" not in asked:
+        if not asked["tests"]:
             function = eval(asked["function"], vars(answer))  # noqa: S307  of the case: a name, or Solution().name
             results = [function(*args) for args in asked["args"]]
             json.dumps(results)  # what is no JSON is a wrong answer

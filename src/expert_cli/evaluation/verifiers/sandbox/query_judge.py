@@ -9,28 +9,26 @@ import hashlib
 import json
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from typing import Any
+
+from sqlglot import TokenType
 
 from expert_cli.errors import InputError
 from expert_cli.evaluation.verifiers import query_text
 from expert_cli.evaluation.verifiers.case import Grade
+from expert_cli.evaluation.verifiers.contents import Way
 from expert_cli.evaluation.verifiers.query_text import Dialect
 from expert_cli.evaluation.verifiers.result_rows import Result, Row, Rule, find_ties, is_right, rows_key, same, wrong
 from expert_cli.evaluation.verifiers.sandbox import child_process
 from expert_cli.evaluation.verifiers.sandbox.child_process import Stopped
 
-LEAST_S, MOST_KEPT = 0.05, 16
-"""Seconds that are left at least; cases that a process keeps."""
-TRIED, QUERY_S, MAKE_S = 4, 2.0, 30.0
-"""Contents that are tried for each that is wanted; seconds for a query, and for all."""
-
-
-Way = Callable[[Sequence[str], int], Any]
-"""Returns another content of the same tables: by the expected queries, and a number."""
+LEAST_S, MOST_KEPT = 0.05, 16  # seconds that are left at least; cases that a process keeps
+TRIED, QUERY_S = 4, 2.0  # contents that are tried for each that is wanted; seconds for a query
 
 
 class QueryJudge(ABC):
@@ -50,6 +48,10 @@ class QueryJudge(ABC):
     def run(self, content: Any, query: str, timeout_s: float, *, reverse: bool = False) -> list[Row]:
         """Return the rows; reverse: those that no query orders come the other way round. Raises `Stopped`."""
 
+    def forget(self) -> None:
+        """Give up all cases with their contents."""
+        self._cases.clear()
+
     def columns(self, width: int) -> Sequence[str]:
         """Return by what the query that just ran can order each column of its result."""
         return [str(number + 1) for number in range(width)]
@@ -59,17 +61,15 @@ class QueryJudge(ABC):
         case, name = question["case"], json.dumps(question["case"])
         if "files" in question:
             if len(self._cases) >= MOST_KEPT:
-                del self._cases[next(iter(self._cases))]
+                self.forget()
             self._cases[name] = [*self._contents(question["files"], case["expected"], case["rule"], case["perturb"])]
             return {}
         if name not in self._cases:
             return {"lacks": True}
         contents, end = self._cases[name], time.monotonic() + question["timeout_s"]
         statement = self._statement(case["rule"], question["answer"])
-        ran = (
-            (self.run(content, statement, max(LEAST_S, end - time.monotonic())), results)
-            for content, results in contents
-        )
+        left_s = (max(LEAST_S, end - time.monotonic()) for _ in contents)
+        ran = ((self.run(content, statement, next(left_s)), results) for content, results in contents)
         if question["do"] == "key":
             found = [(rows_key(rows, results), bool(rows)) for rows, results in ran]
             return {"key": hashlib.sha256(repr(found).encode()).hexdigest(), "empty": not found[0][1]}
@@ -83,8 +83,9 @@ class QueryJudge(ABC):
         return vars(Grade("correct"))
 
     def _statements(self, rule: Rule, text: str) -> list[str]:
-        plain = query_text.without_distinct(text, self.dialect) if rule == "spider" else text
-        return query_text.split(plain, self.dialect)
+        if rule == "spider":
+            text = query_text.without(text, self.dialect, (TokenType.DISTINCT,), "")
+        return query_text.split(text, self.dialect)
 
     def _statement(self, rule: Rule, answer: str) -> str:
         """Return the one statement of an answer. Raises `Stopped`."""
@@ -92,6 +93,9 @@ class QueryJudge(ABC):
         statements = self._statements(rule, answer)
         if len(statements) != 1 or "\0" in answer:
             raise Stopped("invalid" if statements else "empty", f"{len(statements)} statements, one query expected")
+        first = query_text.tokens(statements[0], self.dialect)[0]
+        if first.token_type in query_text.COMMANDS.get(self.dialect, ()):
+            raise Stopped("refused", first.text)
         return statements[0]
 
     def _contents(
@@ -108,37 +112,32 @@ class QueryJudge(ABC):
             except InputError as error:
                 raise InputError(f"{path}: {error}", "correct the file that the case names") from error
             except Stopped as stopped:
-                message = f"the expected query fails on {path}: {stopped.detail}"
-                raise InputError(message, f"correct the case's query: {expected[:200]}") from stopped
+                told = f"the expected query fails on {path}: {stopped.detail}"
+                raise InputError(told, f"correct the case's query: {expected[:200]}") from stopped
             ways.append(way)
-        for content in self._perturbed(ways[0], queries, perturb):
+        for content in islice(self._perturbed(ways[0], queries, TRIED * perturb), perturb):
             yield content, [self._result(content, query, rule) for query in queries]
 
     def _result(self, content: Any, query: str, rule: Rule) -> Result:
         run = partial(self.run, content, timeout_s=child_process.GOLD_TIMEOUT_S)
         lists, rows = self.dialect != "cypher" or query_text.orders_lists(query), run(query)
         if rule == "spider":
-            return Result(rows, query_text.orders_within(query, self.dialect), lists)
+            return Result(rows, "ORDER BY" in query_text.words(query_text.tokens(query, self.dialect)), lists)
         ordered = query_text.orders_rows(query, self.dialect)
         columns = self.columns(len(rows[0])) if rows else []
         ties = find_ties(query, self.dialect, rows, run, columns, lists) if ordered else None
         return Result(rows, ordered, lists, ties)
 
-    def _perturbed(self, way: Way, queries: Sequence[str], count: int) -> Iterator[Any]:
-        """Yield up to `count` contents on which the expected queries have one result each, whichever way round unordered rows
-        are read, that holds something.
+    def _perturbed(self, way: Way, queries: Sequence[str], tries: int) -> Iterator[Any]:
+        """Yield contents on which the expected queries have one result each, whichever way round unordered rows are read, that
+        holds something.
         """
-        end = time.monotonic() + MAKE_S  # as a last resort: it makes the choice depend on the machine
         orders = [query_text.orders_rows(query, self.dialect) for query in queries]
-        for number in range(TRIED * count):
-            if not count or time.monotonic() > end:
-                return
-            content = way(queries, number)
+        for content in (way(queries, number) for number in range(tries)):
             with suppress(Stopped):
                 rows, again = (
                     [self.run(content, query, QUERY_S, reverse=reverse) for query in queries]
                     for reverse in (False, True)
                 )
                 if all(map(same, rows, map(Result, again, orders))) and any(any(row) for some in rows for row in some):
-                    count -= 1
                     yield content

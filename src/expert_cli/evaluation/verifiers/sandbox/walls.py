@@ -5,8 +5,7 @@ itself and becomes the program. They rest on nothing that the program could be t
     files       but those named, none can be opened; no TCP port, no abstract socket            (Landlock, Linux 5.13)
     syscalls    no socket, no process, no signal to another one, no look into another one       (seccomp, Linux 3.5)
 
-A wall that the system does not have is left out. By ctypes, since what the package index has for seccomp is under the LGPL and
-needs a library of the system's. Standard library alone: it starts once an answer, without site-packages.
+A wall that the system does not have is left out. Standard library alone: it starts once an answer, without site-packages.
 """
 
 from __future__ import annotations
@@ -55,11 +54,10 @@ Step = tuple[int, int, int, int]
 
 
 def set_limits(settings: Mapping[str, Any]) -> bool:
-    """Set `memory_bytes` of data and `cpu_s` seconds; a limit that the system lacks, or has lower, is passed over."""
+    """Set the resource limits in `limits`; one that the system lacks, or has lower, is passed over."""
     import resource  # not on Windows, where no walls are built
 
-    wanted = {"CORE": 0, "FSIZE": 0, "DATA": settings["memory_bytes"], "CPU": settings["cpu_s"]}
-    for name, value in wanted.items():
+    for name, value in settings["limits"].items():
         with suppress(ValueError, OSError):
             resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (value, value))
     return True

@@ -56,21 +56,3 @@ def test_queries_return_what_neo4j_returns(run: Run) -> None:
         if not agree:
             other.append((query, wanted, got))
     assert other == []
-
-
-@pytest.mark.parametrize(
-    ("query", "named"),
-    [
-        ("MATCH (n) RETURN COLLECT { MATCH (n)-->(m) RETURN m }", "COLLECT {"),
-        ("MATCH (n) CALL { WITH n MATCH (n)-->(m) RETURN count(m) AS k } RETURN k", "CALL { WITH"),
-        ("MATCH (n:!Person) RETURN n", ":!"),
-        ("MATCH (n:Film WHERE n.year > 1) RETURN n", "(n:Film WHERE"),
-    ],
-)
-def test_what_cannot_be_run_here_is_named(run: Run, query: str, named: str) -> None:
-    with pytest.raises(Stopped) as caught:
-        run(query)
-    assert (caught.value.kind, caught.value.detail) == (
-        "parsed_only",
-        f"graphqlite, asked in place of Neo4j, lacks {named}",
-    )
