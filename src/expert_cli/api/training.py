@@ -95,6 +95,7 @@ def train(
     from expert_cli.config.plan import plan_run
     from expert_cli.config.resolve import Overrides
     from expert_cli.hardware import machine
+    from expert_cli.model.loading.base_model import fetch_ahead, places_of
     from expert_cli.pipeline.options import RunOptions, command_line
     from expert_cli.runs.log import Logged, RunLog
 
@@ -102,6 +103,7 @@ def train(
     options = replace(options, command=command_line(Path(manifest), overrides, options))
     facts, log = machine.inspect(), RunLog()
     plan = plan_run(Path(manifest), facts, overrides, Logged(reporter, log), keeps=overwrite or bool(resume))
+    fetch_ahead(plan.run.model.name, **places_of(plan.run), report=Logged(reporter, log))
     from expert_cli.pipeline import train as run
 
     return run.train(plan, facts, reporter, options, log)

