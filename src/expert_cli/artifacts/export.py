@@ -116,10 +116,7 @@ def in_words(agreement: Mapping[str, Agreement]) -> list[str]:
 def export_expert(
     trained: TrainedAdapter, output: Path, prompts: Prompts, report: Reporter, *, merge: bool, gguf: GgufType | None
 ) -> dict[str, Any]:
-    """Write an expert into the new folder `output`, whole, or not at all. Return what `export --json` prints.
-
-    prompts: asked in the check, which raises IntegrityError where what was written is not the expert.
-    """
+    """Write an expert into the new folder `output`, whole, or not at all, checked on `prompts`; return the document."""
     require_new(output)
     run, adapter = trained.plan.run, trained.origin.adapter
     source = experts.locate_base(run, report)

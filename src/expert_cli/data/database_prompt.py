@@ -221,10 +221,7 @@ def show_database(settings: SchemaPromptConfig, name: str, input_: str, question
 
 
 def schema_prompt(settings: SchemaPromptConfig, question: str, input_: str, file: Path | None, answer: str = "") -> str:
-    """Return what a question is shown of an SQLite file; None: of the CREATE TABLE texts of its input, which hold no values.
-
-    answer: a query whose tables and columns are shown as well. Raises InputError: there is no table.
-    """
+    """Return what a question is shown of an SQLite file, `answer`'s tables too; None: its CREATE TABLEs."""
     database = read_text(input_) if file is None else read_file(file)
     stems = frozenset(map(stem, text_words(question)))
     matches = database.matches(question)

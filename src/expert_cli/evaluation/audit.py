@@ -84,10 +84,7 @@ class AuditRow(NamedTuple):
 
 @dataclass
 class Audit:
-    """What was looked at and what was found: of each check, by place, what is wrong there and the text that is at fault.
-
-    not_checked: why a check was left out, or some of it.
-    """
+    """What was looked at and what was found, by check and place; not_checked: why a check was left out."""
 
     expert: str
     manifest: Path
@@ -143,11 +140,7 @@ def _example(where: str, told: tuple[str, str]) -> dict[str, Any]:
 
 
 def audit_data(plan: Plan, case_files: Sequence[Path], verifier: str, limit: int | None, report: Reporter) -> Audit:
-    """Read an expert's rows, as training does, and its cases, and make every check.
-
-    verifier: by which answers of rows are run, "" = that of the cases. limit: only so many rows, evenly spread.
-    Raises InputError: no row that can be read, cases at fault; EnvironmentProblem: a file that cannot be read.
-    """
+    """Make every check of an expert's rows and cases. verifier: "" = that of the cases. limit: rows, evenly spread."""
     run, cases = plan.run, [case for path in case_files for case in read_cases(path)]
     located = locate_data(run.data, report)
     data = replace(run.data, validation=(), validation_share=0.0, schema_prompt=None)  # of bad rows each is told

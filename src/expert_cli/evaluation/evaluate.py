@@ -265,10 +265,7 @@ def grade_kept(
     report: Reporter,
     allowed: Permissions = NOTHING,
 ) -> Evaluated:
-    """Grade answers that are written already: rows of answers, or those that an evaluation kept, without the model.
-
-    cases: of an evaluation, of the same ids and prompts; default, those that it names.
-    """
+    """Grade answers that are written already; cases: others of the same ids and prompts."""
     document = read_json(answers)
     if not items(document, "answers"):
         if cases is not None:

@@ -71,10 +71,7 @@ NOTHING = Permissions()
 def in_order(
     work: Callable[[T], R], items: Sequence[T], threads: int, show: Callable[[float], None] = lambda _: None
 ) -> list[R]:
-    """Return what `work` returns of every item, in their order; raises what the first one in order raised.
-
-    show: is told how many are done. Where this is interrupted, what the threads wait for ends, and they with it.
-    """
+    """Return what `work` returns of every item, in their order; where it is interrupted, the threads end with it."""
     stop, done = threading.Event(), list[R]()
     with ThreadPoolExecutor(threads, initializer=cancel_with, initargs=(stop,)) as pool:
         try:
@@ -117,10 +114,7 @@ class GradedAnswer:
 
 
 def classifications(answers: Iterable[Labeled]) -> list[dict[str, Any]]:
-    """Return the entries under "classification", one for each set of labels, in the order in which the sets first come.
-
-    confusion: a row for each expected label, a column for each answered one, and a last column for answers that are none.
-    """
+    """Return the entries under "classification", one for each set of labels; the confusion's last column: no label."""
     groups: dict[frozenset[str], list[Labeled]] = {}
     for one in answers:
         groups.setdefault(frozenset(one.labels), []).append(one)
@@ -288,10 +282,7 @@ def _texts(row: Mapping[str, Any]) -> list[Any]:
 
 
 def grade(rows: Sequence[EvalCase], report: Reporter, case_timeout_s: float, threads: int | None = None) -> Evaluation:
-    """Judge every answer, with its samples. threads: default, one a core, where the memory suffices.
-
-    Raises InputError for the first case that is at fault, EnvironmentProblem where an engine is missing.
-    """
+    """Judge every answer, with its samples, on `threads` cores. Raises InputError, EnvironmentProblem."""
     fitting = min(usable_cores(), psutil.virtual_memory().available // MEMORY_BYTES)
     threads, work = max(1, min(threads or fitting, len(rows))), partial(_graded, timeout_s=case_timeout_s)
     with late_progress(report, "judging", len(rows), "answers") as show:

@@ -84,10 +84,7 @@ def _row(where: str, number: int, columns: Mapping[str, Sequence[Any]]) -> dict[
 
 
 def write_pairs(path: Path, found: Evaluation, input_separator: str | None) -> dict[str, Any]:
-    """Write the pairs of an evaluation with samples, and return the value under "pairs".
-
-    input_separator: stands between a row's prompt and its input in the user's turn; None where nothing tells.
-    """
+    """Write the pairs of an evaluation with samples, and return the value under "pairs"."""
     require_new_file(OPTION, path)
     if not all(len(one.samples) > 1 for one in found.answers):
         raise InputError(f"{OPTION}: a pair needs several answers to a case", "draw them: --samples 8")

@@ -24,11 +24,7 @@ AT_ONCE = 16
 
 @dataclass
 class Chat:
-    """A conversation with an expert, held to its grammar.
-
-    drawn: how answers to a vote are decoded. shown: gives what stands below a prompt. runs: gives what runs an answer, None
-    where nothing does: votes then go by texts.
-    """
+    """A conversation with an expert, held to its grammar. runs: gives what runs an answer; without it texts vote."""
 
     expert: Expert
     settings: GenerationConfig

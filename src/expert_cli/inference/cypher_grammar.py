@@ -44,10 +44,7 @@ class Graph:
 
 
 def read_graph(text: str) -> Graph | None:
-    """Return the graph that a prompt shows; None where it shows none in these forms.
-
-    `Label {name}` and `(:A)-[:TYPE {role}]->(:B)`; or lists below "Node properties:" and "Relationship properties:".
-    """
+    """Return the graph that a prompt shows, as `Label {name}` and `(:A)-[:T]->(:B)`, or as lists; None for none."""
     graph = Graph()
     for label, properties in _ENTRY.findall(text):
         graph.labels[label] = _properties(properties)

@@ -178,10 +178,7 @@ class Expert:
 
 
 def open_expert(run: RunConfig, origin: AdapterOrigin, report: Reporter, *, widened: bool = False) -> Expert:
-    """Load the base model and put the adapter on it. widened: as `load_adapted` takes it.
-
-    Raises InputError where adapter, base model or template do not go together, and what loading a base model raises.
-    """
+    """Load the base model and put the adapter on it; widened: as `load_adapted` takes it. Raises InputError."""
     source = locate_base(run, report)
     origin.require_base(source.name, source.sha256)
     renderer = trained_renderer(run, load_tokenizer(source.folder), origin)

@@ -117,10 +117,7 @@ def generation_config(
     samples: int = 0,
     device: str = "cpu",
 ) -> GenerationConfig:
-    """Return how an expert answers: up to a stop sequence, held to its grammar; greedily, or drawn; as many as a device takes.
-
-    samples: so many answers are drawn; at TEMPERATURE where the decoding names none, or one too low for them to differ.
-    """
+    """Return how an expert answers: greedily, or `samples` drawn, at TEMPERATURE if theirs is too low."""
     longest, at_once = max_new_tokens or decoding.max_new_tokens, batch_size or BATCH[device]
     settings = GenerationConfig(longest, at_once, stops=decoding.stop_sequences, grammar=decoding.grammar)
     if not samples:

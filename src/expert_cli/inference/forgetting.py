@@ -35,10 +35,7 @@ def neutral_texts(count: int) -> tuple[str, ...]:
 
 
 def forgetting(model: PeftModel, tokenizer: TokenizerInfo, texts: Sequence[str]) -> dict[str, Any] | None:
-    """Return the value under "forgetting" of `train --json`; None: a loss is not finite. `model` is left as it was.
-
-    Mean losses on at least one text, in nats a token, and how much they rose, with its ci95 by Student's t; None of one text.
-    """
+    """Return the value under "forgetting" of `train --json`: mean losses of texts, nats a token; None: not finite."""
     rows = [tokenizer.backend.encode(text).ids for text in texts]
     config = model.config.get_text_config()
     length = min(TOKENS, getattr(config, "max_position_embeddings", TOKENS), *map(len, rows))

@@ -100,10 +100,7 @@ def made_names(sql: str) -> list[str]:
 
 
 def sql_grammar(tables: Tables, made: Iterable[str] | None = None, *, postgresql: bool = False) -> str:
-    """Return the Lark text of queries on these tables; `made`: names that the query itself has made.
-
-    LATER and LETTER: names that a query makes behind the place where it first uses them.
-    """
+    """Return the Lark text of queries on these tables; `made`, LATER, LETTER: names that the query makes."""
     words = {*_WORDS.split(), *(_POSTGRESQL.split() if postgresql else ())}
     marks = r"[-+*\/%=<>!|,&~#@:?\[\]^{}]" if postgresql else r"[-+*\/%=<>!|,&~]"
     made, columns = list(made or ()), [column for of_table in tables.values() for column in of_table]

@@ -103,10 +103,7 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
         return self._latest[1]
 
     def even_out(self, epochs: Callable[[int], int]) -> int:
-        """Let every epoch have as many packs as the one that needs most, and return how many.
-
-        The Trainer counts the steps of an epoch once. epochs: packs of an epoch -> epochs of the run.
-        """
+        """Let every epoch have as many packs as the one that needs most, and return how many."""
         most, drawn = len(self), 1
         while self.packing == "random" and drawn < epochs(most):
             most, drawn = max(most, len(self._planned(drawn))), drawn + 1

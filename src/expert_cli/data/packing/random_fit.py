@@ -68,10 +68,7 @@ class _Filling:
             first = int(ranks[drawn]) if drawn < len(ranks) else stop
 
     def _draw(self, ranks: Ints, *, last: bool) -> int:
-        """Draw packs from these ranks, all but the last pack, which may go on, unless nothing comes after; and fill them.
-
-        Returns how many ranks are drawn.
-        """
+        """Draw packs from these ranks, but for a last one that may go on; fill them; return how many are drawn."""
         total = np.append(0, np.cumsum(self.sizes[ranks]))
         fits = np.searchsorted(total, total[:-1] + self.capacity, side="right") - 1
         # The last packs are drawn full: nothing is left to fill them.

@@ -283,11 +283,7 @@ def trusted_sha256(home: Path, hash_cache: FileHashCache) -> str:
 def convert_foreign_store(
     home: Path, folder: Path, inputs: StoreInputs, report: Reporter, *, expert: str = ""
 ) -> TokenStore:
-    """Make a store in `folder` of a data set that another program saved, once, and return it.
-
-    Its columns: input_ids, and completion_mask or labels. Raises IntegrityError: it is another data set, or has labels that
-    are not the ids at their places.
-    """
+    """Make a store of a data set of another program (input_ids, and mask or labels), once. Raises IntegrityError."""
     import datasets
 
     made_by = ("made by another program", trusted_sha256(home, inputs.hashes))

@@ -178,10 +178,7 @@ class Template:
     # By the template ----------------------------------------------------------------------------------------------------
 
     def _of_row(self, row: Row, contents: Sequence[str], *, exact: bool = False) -> list[Document]:
-        """Return the documents of a row. exact: refuse one whose prompt is not the beginning of its answer.
-
-        Raises InputError: the template refuses the conversation, or does not show all of it.
-        """
+        """Return a row's documents. exact: refuse one whose prompt does not begin its answer. Raises InputError."""
         if row.is_whole_text:
             return [self._of_text(row)]
         said = ({**turn, "content": text} for turn, text in zip(row.messages, contents, strict=True))

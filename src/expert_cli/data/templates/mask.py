@@ -77,10 +77,7 @@ def pieces_of(text: str, spans: Iterable[tuple[int, int, bool]], *, everything: 
 
 
 def find_answers(text: str, ends: Collection[str]) -> tuple[str, list[tuple[int, int]]]:
-    """Return the form of a whole text, "plain" without one, and where its answers begin and end.
-
-    ends: the tokenizer's tokens that end a turn. An answer keeps its end token, or ends before the next role's marker.
-    """
+    """Return a whole text's form and where its answers lie, the tokens that end them (`ends`) included."""
     for name, form in TEXT_FORMS.items():
         if form.hint not in text or not re.search(form.role, text, re.MULTILINE):
             continue

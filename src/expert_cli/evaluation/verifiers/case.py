@@ -85,10 +85,7 @@ class Case(BaseModel, ABC):
 
     @abstractmethod
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:
-        """Judge an answer that is taken out of its text. file: the first of `file_names`, found.
-
-        Raises InputError (the case is at fault), EnvironmentProblem (an engine is missing).
-        """
+        """Judge an answer, taken out of its text. file: the first named. Raises InputError, EnvironmentProblem."""
 
     @property
     def expected_text(self) -> str:

@@ -121,10 +121,7 @@ def near(value: Any) -> list[Any]:
 def draw(
     tables: Mapping[str, FilledTable], named: Mapping[str, Sequence[Any]], seed: Sequence[str]
 ) -> dict[str, list[Row]]:
-    """Return drawn rows of every table, those that others refer to first.
-
-    named: constants, by the column in lower case. seed: texts for which the rows are always the same.
-    """
+    """Return drawn rows of every table, always the same for a seed; named: constants, by column in lower case."""
     rng, rows = random.Random("\n".join((*tables, *seed))), dict[str, list[Row]]()  # noqa: S311
     # shares of values that are not those of a row, and of NULL
     fresh, empty = rng.choice((0.15, 0.5, 0.9)), rng.choice((0, 0, 0.1, 0.25))

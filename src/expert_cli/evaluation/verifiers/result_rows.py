@@ -174,10 +174,7 @@ def _hashable(cell: Any) -> Hashable:
 
 
 def rows_key(rows: Sequence[Row], accepted: Sequence[Result]) -> Hashable:
-    """Return what is the same for two results that `same` takes for equal, floats by `DIGITS` digits.
-
-    accepted: tells whether an order was asked for: rows count as they came where all of them have one.
-    """
+    """Return what is the same for results that `same` takes for equal, in order where all of `accepted` have one."""
     keys = [repr(_rounded(row)) for row in _flattened(rows, accepted[0].ordered_lists)]
     return tuple(keys if all(result.ordered for result in accepted) else sorted(keys))
 

@@ -162,10 +162,7 @@ def _read(texts: Sequence[str], limit_s: float) -> dict[str, Source | Grade]:
 
 
 def _typed(items: Sequence[Ready], limit_s: float) -> dict[Ready, Ready | Grade]:
-    """Return each program, or what its types have against it. Raises `Stopped`.
-
-    Where a fault lies is told by the folder, whose name no program knows: none can write what looks like another one's fault.
-    """
+    """Return each program, or its types' faults, told by folders whose names no program knows. Raises `Stopped`."""
     files: dict[str, str] = {}
     for number, one in enumerate(items):
         files |= {f"{number}/answer.ts": one.answer, f"{number}/tests.ts": one.tests}

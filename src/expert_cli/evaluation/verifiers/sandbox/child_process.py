@@ -202,10 +202,7 @@ class Worker:
 
     @contextmanager
     def asked(self) -> Iterator[Ask]:
-        """Give what asks one process with a question and its time: it raises `Stopped` for an answer, InputError for a case.
-
-        Raises EnvironmentProblem where a package is missing, or no process starts.
-        """
+        """Give what asks one process in so much time. It raises Stopped, InputError; this raises EnvironmentProblem."""
         require_packages(*self._packages)
         with self._processes.taken() as exchange:
 

@@ -50,10 +50,7 @@ _READ: Mapping[int, Callable[[str], Any]] = {
 
 
 class PostgresJudge(QueryJudge):
-    """Holds a session that makes contents, and one that reads them: of expected queries it ends before an answer is run.
-
-    A content is the names of schemas of the same rows, in which unordered ones come one way round, and the other.
-    """
+    """Holds a session that makes contents, schemas of rows either way round, and one that reads them."""
 
     dialect, sockets = "postgresql", 3
 
