@@ -53,10 +53,8 @@ def model_card(plan: Plan, done: FitResult | None, base: str) -> str:
         *([f"{manifest.description}\n"] * bool(manifest.description)),
     ]
     trained = f"({run.model.quantization}), trained with expert-cli{steps}"
-    parts += [
-        f"A {run.adapter.type} adapter for `{base}` {trained}.\n",
-        f"Data: {', '.join(map(short_place, files))}.\n",
-    ]
+    parts.append(f"A {run.adapter.type} adapter for `{base}` {trained}.\n")
+    parts.append(f"Data: {', '.join(map(short_place, files))}.\n")
     parts += [f"## From the manifest\n\n```json\n{document}\n```\n"] if told else []
     return "\n".join(parts)
 

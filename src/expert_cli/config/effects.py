@@ -53,10 +53,8 @@ class Decided(Merged):
 def effects(text: JsonText, decided: Decided) -> list[Effect]:
     """Return one row for every key of the file that is not a comment, in the file's order."""
     is_v1 = "base_models" not in text.value
-    return [
-        Effect(dotted(path), value, **vars(_outcome(path, value, decided, is_v1=is_v1)))
-        for path, value in leaves(text.value)
-    ]
+    found = ((path, value, _outcome(path, value, decided, is_v1=is_v1)) for path, value in leaves(text.value))
+    return [Effect(dotted(path), value, **vars(outcome)) for path, value, outcome in found]
 
 
 def defaults(decided: Decided) -> list[Effect]:

@@ -84,9 +84,8 @@ class Settings(Generic[Block]):
 
     def block(self, kind: type[Part], **decided: Any) -> Part:
         """Return a block of the run: what was decided of it, and for its other fields the keys of the same names."""
-        return kind(
-            **decided, **{field.name: self.use(field.name) for field in fields(kind) if field.name not in decided}
-        )
+        names = [field.name for field in fields(kind) if field.name not in decided]
+        return kind(**decided, **{name: self.use(name) for name in names})
 
 
 OF_ADAPTERS = {"type": "adapter_type", "r": "rank"}

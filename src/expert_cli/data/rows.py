@@ -118,9 +118,8 @@ class Row:
         if not self.messages:
             return len(self.text) + sum(len(text) for text, _ in self.segments)
         beside = sum(map(len, self._beside().values()))
-        return (
-            beside + len(self.input) + sum(len(turn["content"]) + len(beside_content(turn)) for turn in self.messages)
-        )
+        said = sum(len(turn["content"]) + len(beside_content(turn)) for turn in self.messages)
+        return beside + len(self.input) + said
 
     @property
     def is_example(self) -> bool:

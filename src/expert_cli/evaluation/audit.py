@@ -278,9 +278,8 @@ def _check_lengths(audit: Audit, plan: Plan, _: Reporter) -> None:
     if not long:
         return
     try:
-        base = fetch_model(
-            run.model.name, sha256=run.model.sha256, report=NullReporter(), **places_of(run) | {"offline": True}
-        )
+        here = places_of(run) | {"offline": True}
+        base = fetch_model(run.model.name, sha256=run.model.sha256, report=NullReporter(), **here)
     except ExpertError:
         told = f"{len(long):,} long answers: the tokenizer of {run.model.name} is not on this machine"
         audit.not_checked["too_long"] = f"{told} (--base-model NAME: another)"

@@ -231,7 +231,7 @@ def evaluate_adapter(
     if settings.grammar and written.grammar:
         if unheld := written.grammar["free"]:
             report.warning(
-                f"{unheld} of {len(cases)} questions name no schema that can be read: nothing holds their answers"
+                f"{unheld} of {len(cases)} questions name no schema that can be read: their answers are free"
             )
         if faults := not_held(cases, settings.grammar):
             report.warning(f"answers to {len(faults)} of {len(cases)} cases are held to any JSON: {faults[0]}")
@@ -292,9 +292,7 @@ def grade_kept(
     expert, bases = judged(document), {}
     for name in BASES:
         if other := part(document, name):
-            kept: dict[str, Any] = {
-                key: other[key] for key in ("shots", "examples", "template", "generation") if key in other
-            }
+            kept: Any = {key: other[key] for key in ("shots", "examples", "template", "generation") if key in other}
             bases[name] = beside(judged(other), expert, kept)
     facts, generation, grammar = (part(document, name) or None for name in ("expert", "generation", "grammar"))
     return Evaluated(expert, bases, facts, generation, file, limit, grammar=grammar)

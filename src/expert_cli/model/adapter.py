@@ -79,11 +79,8 @@ def _take_tensors(model: PeftModel, folder: Path) -> None:
 
 def magnitudes(model: PeftModel) -> dict[str, torch.Tensor]:
     """Return a copy of DoRA's magnitude vectors by name; empty for other adapters."""
-    return {
-        name: parameter.detach().clone()
-        for name, parameter in model.named_parameters()
-        if "lora_magnitude_vector" in name
-    }
+    found = ((name, one) for name, one in model.named_parameters() if "lora_magnitude_vector" in name)
+    return {name: parameter.detach().clone() for name, parameter in found}
 
 
 def linear_names(model: torch.nn.Module) -> list[str]:

@@ -82,11 +82,8 @@ class PythonCase(Case):
         results, kind = reply.get("results"), reply.get("kind")
         if self.calls and isinstance(results, list) and len(results) == len(self.calls):
             pairs = zip(self.calls, results, strict=True)
-            faults = (
-                f"{self._call(args)}: {fault}"
-                for (args, expected), one in pairs
-                if (fault := difference(one, expected))
-            )
+            found = ((args, difference(one, expected)) for (args, expected), one in pairs)
+            faults = (f"{self._call(args)}: {fault}" for args, fault in found if fault)
             fault = next(faults, "")
             return Grade("wrong" if fault else "correct", fault)
         if kind not in ("empty", "invalid", "wrong", "refused", "too_large") and (self.calls or kind != "correct"):

@@ -24,10 +24,8 @@ class _Cypher(Tokenizer):
 
 
 # What begins a statement that is no query. This loads the dialects while the process may still open files.
-COMMANDS = {
-    of: {*SqlDialect.get_or_raise(name).parser_class.STATEMENT_PARSERS, *Tokenizer.COMMANDS}
-    for of, name in SQLGLOT.items()
-}
+_PARSERS = {of: SqlDialect.get_or_raise(name).parser_class for of, name in SQLGLOT.items()}
+COMMANDS = {of: {*parser.STATEMENT_PARSERS, *Tokenizer.COMMANDS} for of, parser in _PARSERS.items()}
 
 
 @lru_cache(maxsize=64)

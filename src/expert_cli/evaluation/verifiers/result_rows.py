@@ -95,10 +95,8 @@ def _within(rows: Sequence[Flat], ties: Ties, ordered_lists: bool) -> bool:
 
 def _are_among(part: Sequence[Flat], group: Sequence[Flat]) -> bool:
     """Whether the rows are some of the group's, each as often at most."""
-    rest, others = (
-        sorted((Counter(one) - Counter(other)).elements(), key=_rounded)
-        for one, other in ((part, group), (group, part))
-    )
+    both = (part, group), (group, part)
+    rest, others = (sorted((Counter(one) - Counter(other)).elements(), key=_rounded) for one, other in both)
     if len(rest) == len(others) and all(map(_alike, rest, others)):
         return True
     return not Counter(map(_rounded, rest)) - Counter(map(_rounded, others))

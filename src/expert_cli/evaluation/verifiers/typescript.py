@@ -28,10 +28,8 @@ NAMES: Mapping[str, list[str]] = json.loads((SANDBOX / "typescript_names.json").
 """modules: what a program may import, with or without `node:`; language, node: the globals that it sees. Nothing of it reaches
 a file, the network or another process.
 """
-KEPT = {*NAMES["language"], *NAMES["node"], "console", "process", "require", "module", "exports"} - {
-    "Event",
-    "Iterator",
-}
+KEPT = {*NAMES["language"], *NAMES["node"], "console", "process", "require", "module", "exports"}
+KEPT -= {"Event", "Iterator"}
 """Names that always mean the same in tests, whatever an answer declares by them: its `class Map` would judge itself. The two
 that are left out are made rather than used."""
 CONFIG = {

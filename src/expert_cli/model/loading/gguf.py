@@ -64,9 +64,7 @@ def convert(file: Path, sha256: str, cache: Path, report: Reporter) -> Path:
             tokenizer = gguf_tokenizer(file, metadata, report)
             model = _load(file, metadata)
         if "rope_freqs.weight" in tensors:
-            report.warning(
-                f"{file.name}: its scaled rotary frequencies are not carried over; better use the safetensors model"
-            )
+            report.warning(f"{file.name}: its scaled rotary frequencies are not carried over; better use safetensors")
         with quiet():
             model.save_pretrained(target)
             tokenizer.save_pretrained(target)
@@ -172,9 +170,7 @@ def gguf_tokenizer(file: Path, metadata: dict[str, Any], report: Reporter) -> Pr
             tokenizer_object=_byte_level(metadata, tokens, splitter), **special
         )
     else:
-        report.warning(
-            f'{file.name}: its tokenizer (rule "{rule}") is read by transformers and may split text otherwise'
-        )
+        report.warning(f'{file.name}: its tokenizer (rule "{rule}") is read by transformers: it may split otherwise')
         tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name, trust_remote_code=False, **special)
     tokenizer.chat_template = metadata.get("tokenizer.chat_template")
     tokenizer.model_max_length = metadata.get(f"{metadata.get('general.architecture')}.context_length", 2048)

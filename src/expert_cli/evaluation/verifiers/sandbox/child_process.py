@@ -185,13 +185,8 @@ class Worker:
     def _start(self) -> LineProcess:
         """Start a fresh interpreter that runs `main` of this very package. Raises EnvironmentProblem."""
         code = "import sys; sys.path.insert(0, sys.argv[1]); import expert_cli; del sys.path[:1], sys.argv[1]; "
-        words = [
-            sys.executable,
-            "-I",
-            "-c",
-            f"{code}from {__name__} import main; main()",
-            str(Path(__file__).parents[4]),
-        ]
+        code += f"from {__name__} import main; main()"
+        words = [sys.executable, "-I", "-c", code, str(Path(__file__).parents[4])]
         process = LineProcess([*words, self._entry], cwd=tempfile.gettempdir(), env=environment(), own_session=True)
         process.send(json.dumps(self._arguments()))
         with suppress(TimeoutError):
