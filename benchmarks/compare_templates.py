@@ -34,9 +34,9 @@ from transformers.utils.chat_template_utils import render_jinja_template
 from benchmarks.lib.conversations import FAMILIES, Family, control_tokens, conversations
 from expert_cli._compat import MARKERS
 from expert_cli.config.run_config import ColumnMapping
-from expert_cli.data.columns import choose_columns
+from expert_cli.data.columns import BadRow, choose_columns
 from expert_cli.data.encode import Encoder
-from expert_cli.data.rows import BadRow, to_row
+from expert_cli.data.rows import to_row
 from expert_cli.data.templates.make_template import DATE, make_template
 from expert_cli.data.templates.mask import Document
 from tests.tiny import tiny_backend

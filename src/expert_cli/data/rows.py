@@ -1,25 +1,34 @@
 """A raw row -> the one `Row` that everything after it knows: a conversation, a whole text, or segments.
 
-One function a form of file. Nothing is turned into text that is not text: what is of another type, empty, or no text that JSON
-has is a `BadRow`, whose reason is in the same words for every row with this fault.
+One function a form of file. Nothing is turned into text that is not text.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any
 
 from expert_cli.config.run_config import ColumnMapping
-from expert_cli.data.columns import MEDIA, Columns
+from expert_cli.data.columns import (
+    MEDIA,
+    BadRow,
+    Columns,
+    answer_of,
+    field_of,
+    is_blank,
+    is_unicode,
+    json_text,
+    optional_text,
+    parsed,
+    require_json,
+    text_of,
+)
 from expert_cli.utils.text import normalize, type_name
 
-T = TypeVar("T")
-_SURROGATE = re.compile("[\ud800-\udfff]")
 TRAILING = "turns after the last answer"
 Turns = list[dict[str, Any]]
 CALL = "function_call"
@@ -394,78 +403,3 @@ def has_name(tool: object) -> bool:
 def beside_content(turn: Mapping[str, Any]) -> str:
     """Return as JSON what a turn has beside its role and content, "" for nothing."""
     return json_text({name: turn[name] for name in turn if name not in ("role", "content")}) if len(turn) > 2 else ""
-
-
-# Fields --------------------------------------------------------------------------------------------------------------
-
-
-class BadRow(Exception):
-    """The reason why a row cannot be used."""
-
-
-def field_of(fields: Mapping[str, Any], key: str, kind: type[T], what: str, label: str = "") -> T:
-    """Return a field of this type, `what` in words; `label` names it where the key alone would not. Raises BadRow."""
-    label = label or f'"{key}"'
-    value = fields.get(key)
-    if value is None:
-        raise BadRow(f"{label} is {'null' if key in fields else 'missing'}")
-    if not isinstance(value, kind):
-        hint = ": write it as JSON text" if kind is str and isinstance(value, dict | list) else ""
-        raise BadRow(f"{label} is {type_name(value)}, not {what}{hint}")
-    return value
-
-
-def optional_text(fields: Mapping[str, Any], key: str) -> str:
-    return text_of(fields, key) if key and fields.get(key) is not None else ""
-
-
-def text_of(fields: Mapping[str, Any], key: str, label: str = "") -> str:
-    """Return the text of a field, which `label` names where the key alone would not. Raises BadRow."""
-    value = field_of(fields, key, str, "text", label)
-    if not is_unicode(value):
-        raise BadRow(f"{label or json_text(key)} is not Unicode text (half of a surrogate pair)")
-    return value
-
-
-def is_unicode(text: str) -> bool:
-    """Whether a text is Unicode: JSON can spell half of a surrogate pair."""
-    return text.isascii() or not _SURROGATE.search(text)
-
-
-def answer_of(fields: Mapping[str, Any], key: str) -> str:
-    """Return the text of a field that must say something. Raises BadRow."""
-    value = text_of(fields, key)
-    if is_blank(value):
-        raise BadRow(f'"{key}" is empty')
-    return value
-
-
-def is_blank(text: str) -> bool:
-    """Whether a text shows nothing: blanks, or characters without a form like U+200B."""
-    said = text.strip()
-    return not said or not (said.isascii() or any(map(str.isprintable, said)))
-
-
-def parsed(value: object, label: str) -> Any:
-    """Return a field that may hold its value as JSON text."""
-    if not isinstance(value, str):
-        return value
-    try:
-        return json.loads(value) if value.strip() else None
-    except (ValueError, RecursionError) as error:
-        raise BadRow(f'"{label}" is not JSON') from error
-
-
-def require_json(value: object, label: str) -> None:
-    """Refuse what chat templates cannot be given: fields of Parquet may hold what JSON has no word for."""
-    try:
-        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
-    except UnicodeEncodeError as error:
-        raise BadRow(f"{label} is not Unicode text (half of a surrogate pair)") from error
-    except (ValueError, TypeError, RecursionError) as error:
-        raise BadRow(f"{label} holds what JSON cannot") from error
-
-
-def json_text(value: object) -> str:
-    """Return a value as JSON."""
-    return json.dumps(value, ensure_ascii=False)

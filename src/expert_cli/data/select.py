@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 
 from expert_cli.config.data_sources import parse_split
 from expert_cli.config.run_config import ColumnMapping, DataConfig
-from expert_cli.data.columns import Columns, choose_columns
+from expert_cli.data.columns import BadRow, Columns, choose_columns
 from expert_cli.data.database_prompt import show_database
 from expert_cli.data.encode import EMPTY, Encoded, Encoder
 from expert_cli.data.reading import RawRow, rows_of
-from expert_cli.data.rows import BadRow, Row, asked_hash, digest, to_row
+from expert_cli.data.rows import Row, asked_hash, digest, to_row
 from expert_cli.data.sources import DataFile, Located, LocatedData
 from expert_cli.data.templates.mask import Document
 from expert_cli.errors import InputError

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from expert_cli.config.run_config import RunConfig
+from expert_cli.data.columns import BadRow, optional_text, text_of
 from expert_cli.data.packing.pack_plan import LengthRow, length_table, recommend
-from expert_cli.data.rows import BadRow, asked_hash, optional_text, text_of
+from expert_cli.data.rows import asked_hash
 from expert_cli.data.sources import Located, LocatedData, require_apart
 from expert_cli.data.store.build import TokenStore, convert_foreign_store, store_state, tokenize
 from expert_cli.data.store.documents import Documents

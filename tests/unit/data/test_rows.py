@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from expert_cli.config.run_config import ColumnMapping
-from expert_cli.data.columns import Columns, choose_columns
-from expert_cli.data.rows import TRAILING, BadRow, Row, to_row
+from expert_cli.data.columns import BadRow, Columns, choose_columns
+from expert_cli.data.rows import TRAILING, Row, to_row
 from tests.chat_templates import of_trl
 from tests.documents import written
 from tests.row_forms import FORMS, columns_of, mapping_of

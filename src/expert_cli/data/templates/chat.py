@@ -23,7 +23,8 @@ from expert_cli._compat import (
     template_literals,
     template_variables,
 )
-from expert_cli.data.rows import REASONING, Row, json_text
+from expert_cli.data.columns import json_text
+from expert_cli.data.rows import REASONING, Row
 from expert_cli.data.templates import mask
 from expert_cli.data.templates.mask import Document
 from expert_cli.errors import InputError

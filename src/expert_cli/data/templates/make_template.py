@@ -22,7 +22,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from expert_cli._compat import control_token_pattern
-from expert_cli.data.rows import json_text
+from expert_cli.data.columns import json_text
 from expert_cli.data.templates.chat import ANSWERED, ASKED, A, B, Template
 from expert_cli.data.templates.mask import common
 from expert_cli.errors import InputError

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from expert_cli.data.packing.batches import orders_of, schedule_of
-from expert_cli.data.packing.packed_dataset import IGNORE_INDEX, PackedDataset, truncate_middle
+from expert_cli.data.packing.overflow import truncate_middle
+from expert_cli.data.packing.packed_dataset import IGNORE_INDEX, PackedDataset
 from expert_cli.data.packing.random_fit import random_fit
 from expert_cli.errors import InputError
 from expert_cli.manifest.keys.loader import Overflow, Packing
