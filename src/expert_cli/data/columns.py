@@ -88,7 +88,7 @@ def choose_columns(names: Sequence[str], mapping: ColumnMapping, where: str) -> 
     for columns, what in () if named else _OTHER_TASKS.items():
         if all(find_column(name, names) for name in columns.split()):
             told = f"{where}: {' and '.join(map(json.dumps, columns.split()))}: rows of {what}"
-            raise InputError(told, f'Name what is trained: "field_mapping": {_mapping_text("", "")}.')
+            raise InputError(told, f'Write in training.dataset: "field_mapping": {_mapping_text("", "")}.')
     for role, column in named.items():
         if column not in names:
             told = f'{where}: the column "{column}" of "field_mapping.{role}" is not there; columns: {", ".join(names[:20])}'
