@@ -230,9 +230,8 @@ def evaluate_adapter(
     compared = dict[str, dict[str, Any]]()
     if settings.grammar and written.grammar:
         if unheld := written.grammar["free"]:
-            report.warning(
-                f"{unheld} of {len(cases)} questions name no schema that can be read: their answers are free"
-            )
+            told = "questions name no schema that can be read: nothing holds their answers"
+            report.warning(f"{unheld} of {len(cases)} {told}")
         if faults := not_held(cases, settings.grammar):
             report.warning(f"answers to {len(faults)} of {len(cases)} cases are held to any JSON: {faults[0]}")
         if unheld < len(cases) and shots is not None:
