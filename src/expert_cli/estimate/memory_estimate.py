@@ -219,7 +219,8 @@ def _saved_bytes(step: Step) -> int:
             torch.autocast("cpu", dtype=dtype, enabled=dtype is not None),
         ):
             base.get_decoder()(input_ids=rows, use_cache=False)
-    return sum(storage.nbytes() for key, storage in saved.items() if key not in {*map(id, weights)})
+    of_weights = {*map(id, weights)}
+    return sum(storage.nbytes() for key, storage in saved.items() if key not in of_weights)
 
 
 def head_bytes(step: Step) -> int:

@@ -324,9 +324,8 @@ def verdict_on(row: EvalCase, timeout_s: float) -> Grade:
 def _majority(case: Case, file: Path | None, samples: Sequence[GradedAnswer], timeout_s: float) -> int | None:
     """Return the place of the first sample that gives what most of them give; None where none gives anything."""
     given_of = cache(partial(given_by, case=case, file=file, timeout_s=timeout_s))
-    gave = (
-        case.starts or one.verdict.kind not in _NOTHING for one in samples
-    )  # a program's verdict comes of its tests
+    # a program's verdict comes of its tests
+    gave = (case.starts or one.verdict.kind not in _NOTHING for one in samples)
     given = [given_of(one.row.extracted if is_any else None) for one, is_any in zip(samples, gave, strict=True)]
     first = by_votes(given)[0][0]
     return first if given[first].rank < 2 else None
