@@ -26,7 +26,7 @@ def run(tmp_path: Path) -> Path:
     folder = tmp_path / "run"
     folder.mkdir()
     config = {"compute": {"device": "cpu"}, "loader": {"num_workers": 0}}
-    (folder / "run.json").write_text(json.dumps({"config": config, "machine": {"cores": 4_096}}), encoding="utf-8")
+    (folder / "run.json").write_text(json.dumps({"config": config, "machine": {"cores": 16}}), encoding="utf-8")
     rows = [
         {"step": n, "loss": 2.0, "seconds": n, "tokens_per_s": 10.0, "step_time_shares": SHARES} for n in range(1, 9)
     ]
@@ -45,7 +45,7 @@ def test_a_run_is_watched(cli: Callable[..., Any], tmp_path: Path, run: Path) ->
     assert document["samples"] in (1, 2)
     assert document["verdict"] == "waiting for data"
     assert read_json(tmp_path / "seen.json") == document
-    assert len([line for line in done.err.splitlines() if "machine's CPU" in line]) == document["samples"]
+    assert len([line for line in done.err.splitlines() if "run's memory" in line]) == document["samples"]
 
 
 def test_a_run_that_is_over_is_judged_at_once(cli: Callable[..., Any], run: Path) -> None:
@@ -88,7 +88,7 @@ def test_ctrl_c_shows_what_it_has(tmp_path: Path, run: Path) -> None:
     with run_lock(run):
         child = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8")
         assert child.stderr is not None
-        while "machine's CPU" not in child.stderr.readline():
+        while "run's memory" not in child.stderr.readline():
             pass
         child.send_signal(signal.SIGINT)
         out, err = child.communicate(timeout=30)

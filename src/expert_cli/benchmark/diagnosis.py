@@ -26,12 +26,6 @@ ROOM = 0.5
 MOST_ADVICE = 2
 SPILLED_MB = 64.0
 """Windows keeps some tens of MB of every process in shared memory; more than this is the model's."""
-FEW_CORES = 0.4
-"""torch runs one thread a physical core: with two hardware threads each, half of them idle in the best case."""
-FULL = 0.9
-"""So much of all cores busy: whoever wants more takes it from others. Below, the run could have had more than it took."""
-CROWDED = 0.25
-"""So much of all cores in the hands of others is why the run's own idle."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +84,7 @@ def _spilled(e: Evidence) -> Diagnosis | None:
 def _by_shares(e: Evidence) -> Diagnosis:
     if not e.shares:
         return Diagnosis("not enough data", ("no step times are logged yet", *_use(e)))
-    losses = [_data(e), *_rare(e), _launches(e), *filter(None, [_neighbors(e)])]
+    losses = [_data(e), *_rare(e), _launches(e)]
     worst = max(losses, key=lambda loss: loss.share)
     return worst if worst.share >= NOTABLE - 1e-9 else _busy(e)
 
@@ -121,39 +115,17 @@ def _rare(e: Evidence) -> Iterator[Diagnosis]:
 
 
 def _launches(e: Evidence) -> Diagnosis:
-    """The host is the brake: Python between the steps, or kernels launched one by one, or cores without work."""
+    """The host is the brake: Python between the steps, or kernels launched one by one."""
     other, compute = _share(e, "other"), _share(e, "forward", "backward", "captured", "optimizer")
     share, evidence = other, []
     if e.idle is not None:
         waits = _share(e, "data", "host_to_device", "checkpoint")
         share = max(0.0, e.idle - waits)
         evidence.append(f"the GPU idles {e.idle:.0%} of the time, {waits:.0%} is spent waiting")
-    elif not e.on_gpu and e.cpu_use is not None and e.cpu_use < FEW_CORES and (e.others or 0.0) < CROWDED:
-        share += compute * (1 - e.cpu_use)
-        evidence.append(f"{e.cpu_use:.0%} of {e.cores} cores work")
     evidence.append(
         f"{compute:.0%} of the time is forward, backward and optimizer, {other:.0%} the program around them"
     )
     return Diagnosis("launch-bound", tuple(evidence), tuple(_fuller_steps(e, share)), share)
-
-
-def _neighbors(e: Evidence) -> Diagnosis | None:
-    """Other programs take cores that the run would use.
-
-    Alone it could use as many cores as it has threads, and no more than it and they use now: own / both of the time is its
-    own. A GPU loses by a slow host only while it idles.
-    """
-    own, others = e.cpu_use, e.others
-    if not own or not others or own + others < FULL - 1e-9 or not e.cores:
-        return None
-    wanted = max(own, min(own + others, (e.threads or e.cores) / e.cores))
-    share = 1 - own / wanted if not e.on_gpu else min(1 - own / wanted, e.idle or 0.0)
-    evidence = (
-        f"other programs keep {others * e.cores:.1f} of {e.cores} cores busy",
-        f"the run gets {own * e.cores:.1f} cores and could use {wanted * e.cores:.1f}",
-    )
-    why = "end or move the other programs (top lists them), or start those with nice -n 19"
-    return Diagnosis("other programs use this machine", evidence, (Advice((), why, _gain(share)),), share)
 
 
 def _busy(e: Evidence) -> Diagnosis:

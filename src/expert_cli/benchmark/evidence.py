@@ -32,10 +32,8 @@ class Evidence:
     """What was measured; None or empty = not known.
 
     shares: of the watched steps' time (data, host_to_device, forward, backward, optimizer, checkpoint, eval, other; sum 1).
-    run_shares: the same of the whole run, for what happens only now and then. `process_cpu_percent`: 100 = one core, data
-    workers included; `machine_cpu_percent`, of all programs: 100 = every core. threads: those that the run computes with.
-    settings: of the run's blocks loader, optim, compute and
-    watch, as run.json has them.
+    run_shares: the same of the whole run, for what happens only now and then. process_cpu_percent: 100 = one core, data
+    workers included. settings: of the run's blocks loader, optim, compute and watch, as run.json has them.
     """
 
     shares: Mapping[str, float] = field(default_factory=dict)
@@ -45,8 +43,6 @@ class Evidence:
     gpu: GpuFacts | None = None
     spilled_mb: float | None = None
     process_cpu_percent: float | None = None
-    machine_cpu_percent: float | None = None
-    threads: int | None = None
     cores: int | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
 
@@ -70,13 +66,6 @@ class Evidence:
             return None
         return min(1.0, self.process_cpu_percent / 100 / self.cores)
 
-    @property
-    def others(self) -> float | None:
-        """The share of this machine's cores that other programs keep busy."""
-        if self.machine_cpu_percent is None or self.cpu_use is None:
-            return None
-        return max(0.0, self.machine_cpu_percent / 100 - self.cpu_use)
-
 
 def judged_lines(earlier: Sequence[Line], new: Sequence[Line]) -> Sequence[Line]:
     """Return the metric lines that are judged: the new ones, or the last before them where no step was logged since."""
@@ -88,29 +77,24 @@ def collect_evidence(
     earlier: Sequence[Line],
     new: Sequence[Line],
     run: Mapping[str, Any],
-    preferred_gpu: int | None = None,
 ) -> Evidence:
     """Return the evidence of a watched stretch: samples, the metric lines before and during it, and run.json."""
     judged = judged_lines(earlier, new)
     samples = [sample for sample in samples if sample.alive is not False]  # what a machine does after the run's end
-    cores, threads = number(run, "machine", "cores") or os.cpu_count(), number(run, "torch_threads")
-    # of a run that may use some cores alone, nobody counts who else uses those
-    machine_cpu = mean(values_of(samples, "machine_cpu_percent")) if cores == os.cpu_count() else None
+    cores = number(run, "machine", "cores") or os.cpu_count()
     return Evidence(
         shares=mean_shares(judged),
         run_shares=mean_shares([*earlier, *new]),
         padding_share=padding_share([*earlier, *new]),
         mfu=mean(*rates(judged, "mfu")),
-        gpu=_gpu_sampled(samples, preferred_gpu),
+        gpu=_gpu_sampled(samples),
         spilled_mb=max(numbers(judged, "spilled_mb"), default=None),
         process_cpu_percent=mean(values_of(samples, "cpu_percent")),
-        machine_cpu_percent=machine_cpu,
-        threads=None if threads is None else int(threads),
         cores=None if cores is None else int(cores),
         settings={key: value for name in _BLOCKS for key, value in part(run, "config", name).items()},
     )
 
 
-def _gpu_sampled(samples: Sequence[MonitorSample], preferred: int | None) -> GpuFacts | None:
-    looks = [gpu for gpu in of_gpu(samples, main_gpu(samples, preferred)) if not gpu.problem]
+def _gpu_sampled(samples: Sequence[MonitorSample]) -> GpuFacts | None:
+    looks = of_gpu(samples, main_gpu(samples))
     return GpuFacts(**{name: mean(values_of(looks, name)) for name in _GPU}) if looks else None

@@ -40,7 +40,6 @@ class MonitorSession:
     """What was seen of a run. `earlier`: metric lines from before; `ended`: it finished meanwhile."""
 
     target: MonitoredRun
-    gpu_index: int | None = None
     samples: list[MonitorSample] = field(default_factory=list)
     earlier: list[dict[str, Any]] = field(default_factory=list)
     lines: list[dict[str, Any]] = field(default_factory=list)
@@ -54,12 +53,12 @@ class MonitorSession:
 
     def as_json(self) -> dict[str, Any]:
         """Return the document of `benchmark --json` (docs/INTERFACE.md), kind "monitor"."""
-        index = main_gpu(self.samples, self.gpu_index)
-        blocks: dict[str, dict[str, Any]] = {"gpu": {}, "process": {}, "machine": {}}
+        index = main_gpu(self.samples)
+        blocks: dict[str, dict[str, Any]] = {"gpu": {}, "process": {}}
         for gauge in GAUGES:
             blocks[gauge.block][gauge.key] = spread(series(gauge, self.samples, index))
         run = read_json(self.target.paths.run_json)
-        evidence = collect_evidence(self.samples, self.earlier, self.lines, run, self.gpu_index)
+        evidence = collect_evidence(self.samples, self.earlier, self.lines, run)
         return {
             "kind": "monitor",
             "run": str(self.target.paths.output),
@@ -67,7 +66,6 @@ class MonitorSession:
             "samples": len(self.samples),
             "gpu": {"index": index, **blocks["gpu"]} if index is not None else None,
             "process": blocks["process"] if blocks["process"]["rss_mb"] else None,
-            "machine": blocks["machine"] if self.samples else None,
             "tokens_per_s": spread(*rates(judged_lines(self.earlier, self.lines), "tokens_per_s")),
             "step_time_shares": dict(evidence.shares) or None,
             **diagnose(evidence).as_json(),
@@ -83,12 +81,11 @@ class MonitorSession:
         elif self.ended:
             told.append(f"the run ended after {self.seconds:.0f} s of watching")
         elif self.target.pid is None:
-            told.append("no process of this run is known here: CPU and memory are the machine's alone")
+            told.append("no process of this run is known here: its CPU and memory are not told")
         if self.samples and not numbers(self.lines, "loss"):
             before = len(numbers(self.earlier, "loss"))
             told.append(f"no step was logged while it was watched; {before} steps were logged before")
-        lost = {gpu.index: gpu.problem for sample in self.samples for gpu in sample.gpus if gpu.problem}
-        return [*told, *(f"GPU {index}: {problem}" for index, problem in lost.items())]
+        return told
 
 
 def find_run(folder: Path | None) -> MonitoredRun:
@@ -118,7 +115,6 @@ def monitor_run(
     if target.is_over:
         return seen
     with nvml.nvml_session():
-        seen.gpu_index = nvml.gpu_of_process(target.pid)
         sampler = Sampler(target.pid, ask_gpus)
         try:
             while not seen.ended and seen.seconds < duration - interval / 2:

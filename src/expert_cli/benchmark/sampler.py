@@ -20,8 +20,7 @@ class MonitorSample:
     """One look. Rates cover the time since the look before; MB = 1e6 bytes; None: not told here.
 
     seconds: since sampling began. alive: whether the watched process lives; None: no process is watched. cpu_percent: of the
-    process, its children, and the run's other processes that its launcher started, 100 = one core. machine_cpu_percent: 100 =
-    every core.
+    process and its children, 100 = one core.
     """
 
     seconds: float
@@ -29,8 +28,6 @@ class MonitorSample:
     alive: bool | None = None
     cpu_percent: float | None = None
     rss_mb: float | None = None
-    machine_cpu_percent: float | None = None
-    ram_used_mb: float | None = None
 
 
 class Sampler:
@@ -43,27 +40,24 @@ class Sampler:
         self._known: dict[int, psutil.Process] = {}
         self._started = time.monotonic()
         self._uses()
-        psutil.cpu_percent()
 
     def take(self) -> MonitorSample:
         """Look once."""
-        uses, memory = self._uses(), psutil.virtual_memory()
+        uses = self._uses()
         return MonitorSample(
             seconds=time.monotonic() - self._started,
             gpus=tuple(self._ask_gpus()),
             alive=None if self._pid is None else bool(uses),
             cpu_percent=sum(cpu for cpu, _ in uses) if uses else None,
             rss_mb=sum(rss for _, rss in uses) / 1e6 if uses else None,
-            machine_cpu_percent=psutil.cpu_percent(),
-            ram_used_mb=(memory.total - memory.available) / 1e6,
         )
 
     def _uses(self) -> list[tuple[float, int]]:
         """Return (per cent of a core since the look before, resident bytes) of the run's processes; [] when it has ended."""
         with suppress(psutil.Error):
-            if self._pid is None or psutil.Process(self._pid).status() == psutil.STATUS_ZOMBIE:
+            if self._pid is None or (run := psutil.Process(self._pid)).status() == psutil.STATUS_ZOMBIE:
                 return []
-            family = {process.pid: process for process in _family(self._pid)}
+            family = {process.pid: process for process in (run, *run.children(recursive=True))}
             # psutil counts since the last look through the same object: those that are known stay
             self._known = {pid: self._known.get(pid, process) for pid, process in family.items()}
             uses = []
@@ -72,16 +66,6 @@ class Sampler:
                     uses.append((process.cpu_percent(), process.memory_info().rss))
             return uses
         return []
-
-
-def _family(pid: int) -> list[psutil.Process]:
-    """Return a process and its children; of several that train together those of what started them (torchrun and its like)."""
-    process = psutil.Process(pid)
-    family: list[psutil.Process] = [process, *process.children(recursive=True)]
-    with suppress(psutil.Error):
-        if process.environ().get("WORLD_SIZE", "1") != "1" and (launcher := process.parent()):
-            family = launcher.children(recursive=True)
-    return family
 
 
 class Gauge(NamedTuple):
@@ -103,11 +87,8 @@ GAUGES = (
     Gauge("gpu", "memory_mb", "GPU memory", "MB", "memory_used_mb"),
     Gauge("gpu", "temperature_c", "GPU temperature", "°C", "temperature_c"),
     Gauge("gpu", "power_w", "GPU power", "W", "power_w"),
-    Gauge("gpu", "sm_clock_mhz", "GPU clock", "MHz", "sm_clock_mhz"),
     Gauge("process", "cpu_percent", "run's CPU", "%", "cpu_percent"),
     Gauge("process", "rss_mb", "run's memory", "MB", "rss_mb"),
-    Gauge("machine", "cpu_percent", "machine's CPU", "%", "machine_cpu_percent"),
-    Gauge("machine", "ram_used_mb", "memory in use", "MB", "ram_used_mb"),
 )
 
 
@@ -128,12 +109,12 @@ def mean(values: Sequence[float], weights: Sequence[float] = ()) -> float | None
     return sum(map(mul, values, counts)) / sum(counts) if values else None
 
 
-def main_gpu(samples: Sequence[MonitorSample], preferred: int | None = None) -> int | None:
-    """Return the index of the GPU to look at: the one the run is known to hold, else the busiest."""
+def main_gpu(samples: Sequence[MonitorSample]) -> int | None:
+    """Return the index of the GPU to look at, the busiest."""
     work: dict[int, float] = {}
     for gpu in (gpu for sample in samples for gpu in sample.gpus):
         work[gpu.index] = work.get(gpu.index, 0.0) + (gpu.utilization or 0.0)
-    return preferred if preferred in work else max(work, key=lambda index: work[index], default=None)
+    return max(work, key=lambda index: work[index], default=None)
 
 
 def of_gpu(samples: Sequence[MonitorSample], index: int | None) -> list[GpuSample]:

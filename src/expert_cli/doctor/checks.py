@@ -23,7 +23,7 @@ from packaging.requirements import Requirement
 from expert_cli.errors import EnvironmentProblem
 from expert_cli.hardware import machine, nvml
 from expert_cli.hardware.machine import Gpu, Machine, installed
-from expert_cli.hardware.nvml import Driver, GpuSample
+from expert_cli.hardware.nvml import Driver
 from expert_cli.utils.subprocesses import JsonLinesWorker, LineProcess, how_it_ended, last_words
 from expert_cli.utils.text import first_line, size_text
 
@@ -74,7 +74,7 @@ def told() -> Iterator[CheckResult]:
     yield check_driver(driver)
     if build.state != "fail":
         yield build
-    yield from gpus(facts.gpus, nvml.sample())
+    yield from gpus(facts.gpus, has_cards=bool(nvml.sample()))
     yield from packages(map(Requirement, importlib.metadata.requires("expert-cli") or []))
     # a run with its checkpoints: under 1 GB for the shipped experts
     yield disk("disk, output", Path.cwd(), 5_000_000_000)
@@ -105,12 +105,12 @@ def torch_build(machine: Machine, found: Driver) -> CheckResult:
     return CheckResult("torch build", "fail", f"{words}; the driver runs CUDA up to {driver[0]}.{driver[1]}", fix)
 
 
-def gpus(usable: Sequence[Gpu], cards: Sequence[GpuSample]) -> Iterator[CheckResult]:
-    """Judge the GPUs that training may use, the one it takes first, and all cards that the driver knows."""
+def gpus(usable: Sequence[Gpu], *, has_cards: bool) -> Iterator[CheckResult]:
+    """Judge the GPUs that training may use, the one it takes first. has_cards: the driver knows some."""
     if not usable:
         found = "none that training can use: it runs on the CPU, which suits small models and trials only"
         chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
-        fix = f"unset CUDA_VISIBLE_DEVICES, which is {chosen!r}" if cards and chosen is not None else ""
+        fix = f"unset CUDA_VISIBLE_DEVICES, which is {chosen!r}" if has_cards and chosen is not None else ""
         yield CheckResult("GPU", "warn", found, fix)
     for number, gpu in enumerate(usable):
         found = f"{gpu.name}, {size_text(gpu.memory_bytes)}, compute capability {gpu.capability[0]}.{gpu.capability[1]}"
@@ -118,10 +118,6 @@ def gpus(usable: Sequence[Gpu], cards: Sequence[GpuSample]) -> Iterator[CheckRes
             yield CheckResult(f"GPU {number}", "ok", found)
         else:
             yield CheckResult(f"GPU {number}", "warn", found, "no bfloat16 before Ampere: training uses fp16 here")
-    for card in cards:
-        if card.problem:
-            fix = "restart the machine; if it comes back, look at power, heat and seat of the card"
-            yield CheckResult(f"card {card.index} of the driver", "fail", f"does not answer: {card.problem}", fix)
 
 
 def packages(

@@ -118,11 +118,10 @@ def installed(name: str) -> str | None:
 
 def _with_nvidia(found: Machine) -> Machine:
     """Return the machine with the cards that training may use, the one it takes first, as the driver or else torch tells."""
-    samples = nvml.sample()
     gpus = tuple(
         # a card that shares the host's memory has none to tell of
         Gpu(card.name, round(1e6 * (card.memory_total_mb or 0.0)) or found.memory_bytes, card.capability)
-        for card in (samples[index] for index in nvml.visible())
+        for card in nvml.visible()
         if card.capability is not None
     )
     if found.torch_cuda and not gpus:

@@ -1,7 +1,7 @@
 """What the NVIDIA driver tells of its GPUs (NVML): the one module that speaks to it. Needs no torch.
 
-Whatever a card, a driver or a system does not tell is None or "", never an error: laptops tell less, a card that
-fell off the bus hides everything.
+Whatever a card, a driver or a system does not tell is None or "", never an error: laptops tell less. A card that fell off the
+bus is left out.
 
 Opening NVML takes milliseconds: whoever asks often does so inside `nvml_session()`.
 """
@@ -16,8 +16,8 @@ from itertools import takewhile
 from typing import Any, NamedTuple
 
 _MB = 1e6
-SM_CLOCK, OF_THE_GPU = 1, 0
-"""NVML_CLOCK_SM and NVML_TEMPERATURE_GPU."""
+OF_THE_GPU = 0
+"""NVML_TEMPERATURE_GPU."""
 
 
 class Driver(NamedTuple):
@@ -32,8 +32,7 @@ class Driver(NamedTuple):
 class GpuSample:
     """One look at one GPU. None: this card does not tell. Megabytes of 1e6 bytes.
 
-    `utilization`: per cent of the last fraction of a second in which any kernel was resident. `problem`: NVML's word for a card
-    that answers no more ("GPU is lost"), else "".
+    `utilization`: per cent of the last fraction of a second in which any kernel was resident.
     """
 
     index: int
@@ -43,8 +42,6 @@ class GpuSample:
     memory_total_mb: float | None = None
     temperature_c: float | None = None
     power_w: float | None = None
-    sm_clock_mhz: float | None = None
-    problem: str = ""
     capability: tuple[int, int] | None = None
 
 
@@ -72,30 +69,23 @@ def driver_info() -> Driver:
         return Driver(str(version or ""), (cuda // 1000, cuda % 1000 // 10) if cuda else None, "")
 
 
-def visible(environment: Mapping[str, str] = os.environ) -> list[int]:
-    """Return the indices of the GPUs that CUDA shows to a process with this environment, in CUDA's order.
+def visible(environment: Mapping[str, str] = os.environ) -> list[GpuSample]:
+    """Look once at the GPUs that CUDA shows to a process with this environment, in CUDA's order.
 
     CUDA_VISIBLE_DEVICES: their numbers (the driver's, for cards of one kind), up to the first word that is none.
     """
-    with nvml_session():
-        known = [str(index) for index, _, _ in _each()]
+    known = {str(card.index): card for card in sample()}
     chosen = environment.get("CUDA_VISIBLE_DEVICES")
     words = known if chosen is None else map(str.strip, chosen.split(","))
-    return [int(word) for word in takewhile(known.__contains__, words)]
+    return [known[word] for word in takewhile(known.__contains__, words)]
 
 
 def sample() -> list[GpuSample]:
     """Look once at every GPU of the machine in the driver's order, whether this process may use it or not."""
-    return [GpuSample(index, problem=problem) if problem else _sample(index, card) for index, card, problem in _each()]
-
-
-def gpu_of_process(pid: int | None) -> int | None:
-    """Return the index of the GPU that a process computes on. In a container the driver may name none."""
-    for index, card, problem in _each():
-        processes = [] if problem else _ask("nvmlDeviceGetComputeRunningProcesses", card) or []
-        if pid in [process.pid for process in processes]:
-            return index
-    return None
+    with nvml_session() as problem:
+        count = 0 if problem else _ask("nvmlDeviceGetCount") or 0
+        cards = ((index, _ask("nvmlDeviceGetHandleByIndex", index)) for index in range(count))
+        return [_sample(index, card) for index, card in cards if card is not None]
 
 
 def _library() -> Any:
@@ -112,25 +102,9 @@ def _ask(question: str, *about: Any) -> Any:
     return None
 
 
-def _each() -> Iterator[tuple[int, Any, str]]:
-    """Yield (index, NVML's handle, "") of every GPU; (index, None, why) of one that does not answer."""
-    library = _library()
-    lost = (library.NVML_ERROR_GPU_IS_LOST, library.NVML_ERROR_RESET_REQUIRED)
-    with nvml_session() as problem:
-        for index in range(0 if problem else _ask("nvmlDeviceGetCount") or 0):
-            card, gone = None, ""
-            try:
-                card = library.nvmlDeviceGetHandleByIndex(index)
-                library.nvmlDeviceGetMemoryInfo(card)  # name and handle of a lost one are still told
-            except library.NVMLError as error:
-                gone = str(error) if card is None or error.value in lost else ""
-            yield index, card, gone
-
-
 def _sample(index: int, card: Any) -> GpuSample:
     rates, memory = _ask("nvmlDeviceGetUtilizationRates", card), _ask("nvmlDeviceGetMemoryInfo", card)
-    power, clock = _ask("nvmlDeviceGetPowerUsage", card), _ask("nvmlDeviceGetClockInfo", card, SM_CLOCK)
-    temperature = _ask("nvmlDeviceGetTemperatureV", card, OF_THE_GPU)
+    power, temperature = _ask("nvmlDeviceGetPowerUsage", card), _ask("nvmlDeviceGetTemperatureV", card, OF_THE_GPU)
     capability = _ask("nvmlDeviceGetCudaComputeCapability", card)
     return GpuSample(
         index=index,
@@ -140,6 +114,5 @@ def _sample(index: int, card: Any) -> GpuSample:
         memory_total_mb=memory.total / _MB if memory else None,
         temperature_c=None if temperature is None else float(temperature),
         power_w=None if power is None else power / 1000,
-        sm_clock_mhz=None if clock is None else float(clock),
         capability=(int(capability[0]), int(capability[1])) if capability else None,
     )

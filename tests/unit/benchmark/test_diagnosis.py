@@ -85,28 +85,6 @@ CASES: dict[str, tuple[Evidence, str, float | None]] = {
     "GPU idles, nothing waits": (on_gpu(idling(40)), "launch-bound", 2.5),
     "GPU idles just not notably": (on_gpu(idling(90.1)), "healthy", 0),
     "program around the steps, no NVML": (on_gpu(None, shares=shares(other=0.25)), "launch-bound", 0),
-    "cores without work": (on_cpu(process_cpu_percent=120), "launch-bound", 0),
-    "cores taken by others": (
-        on_cpu(process_cpu_percent=120, machine_cpu_percent=98),
-        "other programs use this machine",
-        3.92 / 1.2,
-    ),
-    "cores left for whoever wants them": (on_cpu(process_cpu_percent=200, machine_cpu_percent=89.9), "healthy", 0),
-    "others take one of the three cores that it has threads for": (
-        on_cpu(process_cpu_percent=200, machine_cpu_percent=100, threads=3),
-        "other programs use this machine",
-        1.5,
-    ),
-    "others outweigh evaluation": (
-        on_cpu(process_cpu_percent=200, machine_cpu_percent=100, shares=shares(eval=0.4)),
-        "other programs use this machine",
-        2.0,
-    ),
-    "others on the host of a GPU that idles": (
-        on_gpu(idling(40), process_cpu_percent=100, machine_cpu_percent=100, shares=shares(0.5)),
-        "other programs use this machine",
-        2.5,
-    ),
     "padding": (on_gpu(settings={**CUDA, "packing": "off"}, padding_share=0.5), "compute-bound", 2.0),
     "padding just not notable": (on_gpu(settings={**CUDA, "packing": "off"}, padding_share=0.0999), "healthy", 0),
     "recomputing with memory free": (on_gpu(settings={**CUDA, "checkpointing": "all"}), "compute-bound", 1 / 0.7),
