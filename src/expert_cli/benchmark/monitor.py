@@ -132,20 +132,14 @@ def monitor_run(
 # What a terminal shows: text, nothing is printed here --------------------------------------------------------------------
 
 
-def progress_line(seen: MonitorSession) -> str:
-    """Return how far watching and run have come."""
-    lines = seen.lines or seen.earlier
-    parts = [f"{seen.seconds:5.0f} s"]
-    parts += [f"step {step:,.0f}" for step in numbers(lines, "step")[-1:]]
+def progress_note(seen: MonitorSession) -> str:
+    """Return the newest figures in one line: how far the run is, and how busy it keeps GPU and CPU."""
+    lines, index = seen.lines or seen.earlier, main_gpu(seen.samples)
+    parts = [f"step {step:,.0f}" for step in numbers(lines, "step")[-1:]]
     parts += [f"loss {loss:.3f}" for loss in numbers(lines, "loss")[-1:]]
     parts += [f"{rate:,.0f} tokens/s" for rate in numbers(lines, "tokens_per_s")[-1:]]
-    return "  ".join(parts)
-
-
-def figures(seen: MonitorSession) -> list[list[str]]:
-    """Return the newest sample's figures: what each is called, and its value."""
-    index = main_gpu(seen.samples, seen.gpu_index)
-    return [[g.label, g.text(value)] for g in GAUGES for value in series(g, seen.samples[-1:], index)]
+    use = [(gauge, series(gauge, seen.samples[-1:], index)) for gauge in GAUGES if gauge.unit == "%"]
+    return "  ".join([*parts, *(f"{gauge.label} {gauge.text(value)}" for gauge, values in use for value in values)])
 
 
 def summary(document: Mapping[str, Any]) -> str:

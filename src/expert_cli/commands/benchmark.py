@@ -105,13 +105,9 @@ def _watch(console: Console, folder: Path | None, duration: float, interval: flo
 
     target = monitor.find_run(folder)
     console.info(f"watching  {target.paths.output}")
-    with console.live() as show:
-
-        def look(seen: monitor.MonitorSession) -> None:
-            rows = monitor.figures(seen)
-            show(monitor.progress_line(seen), "  ".join(map(" ".join, rows)), rows)
-
-        seen = monitor.monitor_run(target, duration, interval, look)
+    with console.progress("watching", duration, "s") as bar:
+        show = lambda seen: bar.update(seen.seconds, monitor.progress_note(seen))
+        seen = monitor.monitor_run(target, duration, interval, show)
     _show(console, seen.as_json(), output, monitor.summary, CTRL_C if seen.interrupted else 0)
 
 

@@ -150,19 +150,6 @@ class Console(Reporter):
             self._err.table(title, columns, rows)
 
     @contextmanager
-    def live(self) -> Iterator[Callable[[str, str, list[list[str]]], None]]:
-        """Yield a function of (words, figures, table): a terminal shows words and table in place, others a line."""
-        if self.quiet or not self._err.is_terminal:
-            yield lambda words, figures, _: self.info(f"{words}  {figures}".rstrip())
-            return
-        from rich.live import Live  # live displays are loaded where one is shown: `--help` shows none
-
-        with Live(console=self._err, auto_refresh=False, transient=True) as display:
-            yield lambda words, _, rows: display.update(
-                Text(clean("\n".join([words, *aligned([], rows)])), no_wrap=True), refresh=True
-            )
-
-    @contextmanager
     def progress(self, title: str, total: float | None, unit: str = "") -> Iterator[Bar]:
         """Show a bar while the block runs."""
         if self.quiet:
