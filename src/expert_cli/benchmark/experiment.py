@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any, Literal
 
 from expert_cli.benchmark.measured_run import (
@@ -37,24 +37,20 @@ PRESETS = {name: tuple(f"training.config.{setting}" for setting in preset) for n
 """Settings that train a manifest's packs by transformers' and PEFT's own layers: each document padded to the longest of its
 batch; end to end, none sees another; and padded as in scripts that nobody has tuned."""
 TOLERANCE = 0.02
-"""Losses that differ by less than this share count as equal whatever the noise: precision and order of summing differ."""
-STANDARD_ERRORS = 2.0
+"""Losses that differ by no more than this share count as equal: precision and order of summing differ."""
 
 
 @dataclass(frozen=True)
 class Parity:
     """Whether A loses the same as B at equal trained tokens.
 
-    a, b: mean losses of the runs between `tokens`, None where one is not finite. difference: a - b; the losses are equal if
-    it is not larger than tolerance + noise. All are in the loss's own unit.
+    a, b: mean losses of the runs between `tokens`, None where one is not finite. difference: a - b, 0 where one is not finite.
     """
 
     verdict: Literal["equal", "higher", "lower", "not finite"]
     a: float | None
     b: float | None
     difference: float
-    noise: float
-    tolerance: float
     tokens: tuple[int, int]
 
     @property
@@ -69,8 +65,7 @@ class Parity:
         if self.a is None or self.b is None:
             return f"not finite {where}"
         apart = f"{self.a:.4f} against {self.b:.4f}, {abs(self.difference):.4f} apart"
-        allowed = f"{self.tolerance:.4f} and {self.noise:.4f} of noise allowed"
-        return f"{self.verdict}: {apart} ({allowed}) {where}"
+        return f"{self.verdict}: {apart} ({TOLERANCE:.0%} allowed) {where}"
 
 
 def mean_loss(curve: Curve, start: float, stop: float) -> float:
@@ -87,23 +82,18 @@ def parity(a: Sequence[Curve], b: Sequence[Curve]) -> Parity:
     """Compare the losses of pairs of runs that began with the same adapter and saw the same rows in the same order.
 
     Steps need not hold the same number of tokens, so losses are compared over the same trained tokens, the second half of
-    those that every run reached: in the first half nobody has learned much. The noise is two standard errors of the mean of
-    the smallest spread from repeat to repeat: of A, of B, or of the pairs' differences. The smallest, because a side that
-    is broken is often wild as well, and must not be excused by its own spread.
+    those that every run reached: in the first half nobody has learned much.
     """
     stop = min(sum(tokens for tokens, _ in curve) for curve in (*a, *b))
     window = (stop // 2, stop)
-    losses = [[mean_loss(curve, *window) for curve in side] for side in (a, b)]
-    if not all(math.isfinite(loss) for side in losses for loss in side):
-        finite = [fmean(side) if all(map(math.isfinite, side)) else None for side in losses]
-        return Parity("not finite", finite[0], finite[1], 0.0, 0.0, 0.0, window)
-    differences = [x - y for x, y in zip(*losses, strict=True)]
-    spread = min(map(stdev, (*losses, differences))) if len(differences) > 1 else 0.0
-    mean_a, mean_b, difference = map(fmean, (*losses, differences))
-    noise, tolerance = STANDARD_ERRORS * spread / math.sqrt(len(differences)), TOLERANCE * mean_b
-    is_equal = abs(difference) <= noise + tolerance
+    mean_a, mean_b = (fmean(mean_loss(curve, *window) for curve in side) for side in (a, b))
+    difference = mean_a - mean_b
+    if not math.isfinite(difference):
+        known = [mean if math.isfinite(mean) else None for mean in (mean_a, mean_b)]
+        return Parity("not finite", known[0], known[1], 0.0, window)
+    is_equal = abs(difference) <= TOLERANCE * mean_b
     verdict: Literal["equal", "higher", "lower"] = "equal" if is_equal else "higher" if difference > 0 else "lower"
-    return Parity(verdict, mean_a, mean_b, difference, noise, tolerance, window)
+    return Parity(verdict, mean_a, mean_b, difference, window)
 
 
 def measure_against(
