@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import Field, fields
+from inspect import signature
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,6 +24,13 @@ def named(kind: Callable[..., T], arguments: Mapping[str, Any]) -> T:
 
     options: Any = kind
     return kind(**{field.name: fitting(field) for field in fields(options) if field.name in arguments})
+
+
+def with_defaults(function: Callable[..., Any], *given: Any, **named: Any) -> dict[str, Any]:
+    """Return the arguments of a call by their names, those that are not given by their defaults. Raises TypeError."""
+    bound = signature(function).bind(*given, **named)
+    bound.apply_defaults()
+    return bound.arguments
 
 
 def require_at_least(least: int, **values: int | None) -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from expert_cli.api.call_arguments import with_defaults
 from expert_cli.errors import InputError
 from expert_cli.utils.disk_errors import disk_errors
 from expert_cli.utils.paths import FilePath
@@ -58,7 +59,7 @@ def pretokenize(
     Returns:
         The store, its statistics, and what the run's and other lengths make of it. Raises what `train` raises for its data.
     """
-    run = _run(locals(), threads)
+    run = _run(locals())
     if prune and run.store_url:
         raise InputError("--prune does not go with token stores at a URL", "Name a folder: --output DIR.")
     inputs = _inputs(run, stage, reporter)
@@ -77,25 +78,16 @@ def pretokenize(
 
 
 @disk_errors()
-def explain_store(
-    manifest: FilePath,
-    *,
-    output: FilePath | None = None,
-    own_folder: bool = False,
-    dataset: str | None = None,
-    base_model: str | None = None,
-    stage: FilePath | None = None,
-    offline: bool = False,
-    reporter: Reporter = NullReporter(),
-) -> StoreExplanation:
+def explain_store(manifest: FilePath, **arguments: Any) -> StoreExplanation:
     """Say whether the token store that `pretokenize` would leave is there: hit, missing, stale or damaged; builds nothing.
 
     The arguments, and what is raised, are those of `pretokenize`.
     """
-    run = _run(locals())
+    asked = with_defaults(pretokenize, manifest, **arguments)
+    run = _run(asked)
     from expert_cli.pipeline.pretokenize import explain
 
-    return explain(run, _inputs(run, stage, reporter))
+    return explain(run, _inputs(run, asked["stage"], asked["reporter"]))
 
 
 def _inputs(run: RunConfig, stage: FilePath | None, reporter: Reporter) -> DataInputs:
@@ -106,7 +98,7 @@ def _inputs(run: RunConfig, stage: FilePath | None, reporter: Reporter) -> DataI
     return inputs if stage is None else staged_inputs(inputs, Path(stage), reporter)
 
 
-def _run(asked: Mapping[str, Any], threads: int = 0) -> RunConfig:
+def _run(asked: Mapping[str, Any]) -> RunConfig:
     """Return the run, its store where it is asked for; the process is ready to tokenize."""
     from expert_cli.config.plan import make_plan
     from expert_cli.config.resolve import Overrides
@@ -120,7 +112,7 @@ def _run(asked: Mapping[str, Any], threads: int = 0) -> RunConfig:
     prepare_process()
     from expert_cli.data.encode import limit_threads
 
-    limit_threads(threads)
+    limit_threads(asked["threads"])
     if asked["output"] is None:
         return run
     below = folder_name(run.expert) if asked["own_folder"] else ""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from expert_cli.api.call_arguments import named
+from expert_cli.api.call_arguments import named, with_defaults
 from expert_cli.errors import InputError
 from expert_cli.utils.disk_errors import disk_errors
 from expert_cli.utils.paths import FilePath
@@ -111,32 +111,15 @@ def train(
 
 @disk_errors()
 def estimate_run(
-    manifest: FilePath,
-    *,
-    output: FilePath | None = None,
-    init_adapter: FilePath | None = None,
-    dataset: str | None = None,
-    validation: str | None = None,
-    base_model: str | None = None,
-    device: str = "auto",
-    epochs: float | None = None,
-    max_steps: int | None = None,
-    seed: int | None = None,
-    settings: Collection[str] = (),
-    locked: FilePath | None = None,
-    trust_store: bool = False,
-    probe: bool = False,
-    price: str = "",
-    offline: bool = False,
-    reporter: Reporter = NullReporter(),
+    manifest: FilePath, *, probe: bool = False, price: str = "", reporter: Reporter = NullReporter(), **arguments: Any
 ) -> RunEstimate:
-    """Say what `train` with the same arguments will need and cost: steps, tokens, memory, time. Builds the token store.
+    """Say what `train` with the same `arguments` will need and cost: steps, tokens, memory, time. Builds the token store.
 
     locked: given, no token store is built; IntegrityError where there is none. probe: measure a few real steps, in a process of
     their own. price: what an hour of this machine costs, like "2.50/h". Raises what `train` raises before its first step;
     with `probe` also what its steps raise.
     """
-    asked = _with_place(locals())
+    asked = _with_place(with_defaults(train, manifest, **arguments))
     from expert_cli.config.plan import plan_run
     from expert_cli.config.resolve import Overrides
     from expert_cli.estimate.run_estimate import parse_price
@@ -147,9 +130,8 @@ def estimate_run(
     plan = plan_run(Path(manifest), facts, overrides, reporter, keeps=True)
     from expert_cli.estimate import run_estimate
 
-    return run_estimate.estimate_run(
-        plan, facts, overrides, reporter, hourly=hourly, probing=probe, locked=locked is not None, trusting=trust_store
-    )
+    how = {"locked": asked["locked"] is not None, "trusting": asked["trust_store"]}
+    return run_estimate.estimate_run(plan, facts, overrides, reporter, hourly=hourly, probing=probe, **how)
 
 
 def _with_place(arguments: Mapping[str, Any]) -> dict[str, Any]:

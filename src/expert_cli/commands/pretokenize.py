@@ -60,7 +60,7 @@ def pretokenize(
     for path in manifests:
         own = {**asked, "manifest": path, "own_folder": every or len(manifests) > 1}
         try:
-            found = function(**arguments(function, own))
+            found = function(**arguments(api.pretokenize, own))
         except ExpertError as error:
             if len(manifests) == 1:
                 raise

@@ -69,7 +69,7 @@ def train(
     if plan_only:
         from expert_cli.commands.tables import show_estimate
 
-        estimate = api.estimate_run(**arguments(api.estimate_run, asked)).as_json()
+        estimate = api.estimate_run(**arguments(api.train, asked), probe=probe, price=price).as_json()
         console.result(estimate, lambda: show_estimate(console, estimate))
         return
     if probe or price:
