@@ -167,13 +167,13 @@ def finish(process: Process) -> None:
 def traces(output: Path) -> dict[str, Any]:
     """Return all that must be equal in a broken and an unbroken run."""
     paths = RunPaths(output)
-    newest = checkpoint.latest_valid(paths.checkpoints)
-    if newest.path is None or newest.damaged:
-        raise RuntimeError(f"{output}: damaged checkpoints: {newest.damaged}")
+    newest, damaged = checkpoint.latest_valid(paths.checkpoints)
+    if newest is None or damaged:
+        raise RuntimeError(f"{output}: damaged checkpoints: {damaged}")
     report = json.loads(paths.report_json.read_text(encoding="utf-8"))
     lines = [json.loads(line) for line in paths.metrics.read_text(encoding="utf-8").splitlines()]
     return {
-        "losses": checkpoint.read(newest.path).tensors["losses"].tolist(),
+        "losses": checkpoint.read(newest).tensors["losses"].tolist(),
         "metrics": [{name: line[name] for name in COMPARED if name in line} for line in lines],
         "tokens": report["tokens"],
         "adapter": report["adapter_sha256"],

@@ -54,7 +54,7 @@ class CrashingAt(Words):
 
 
 def losses(output: Path) -> list[float]:
-    found = checkpoint.latest_valid(RunPaths(output).checkpoints).path
+    found = checkpoint.latest_valid(RunPaths(output).checkpoints)[0]
     assert found is not None
     return checkpoint.read(found).tensors["losses"].tolist()  # type: ignore[no-any-return]
 

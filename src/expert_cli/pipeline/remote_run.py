@@ -32,7 +32,7 @@ def remote_run(run: RunConfig, options: RunOptions, report: Reporter) -> Iterato
         with folder_beside(folder) as fresh:
             storage.get([name for name in names if not _CHECKPOINT.fullmatch(name)], fresh)
             for newest in sorted(whole := _whole(names), key=whole.__getitem__, reverse=True):
-                if run.watch.load_best_model_at_end or latest_valid(fresh / "checkpoints").path is None:
+                if run.watch.load_best_model_at_end or latest_valid(fresh / "checkpoints")[0] is None:
                     storage.get([name for name in names if name.startswith(newest)], fresh)
             remove(folder)
             fresh.rename(folder)

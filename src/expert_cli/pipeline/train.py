@@ -65,7 +65,7 @@ from expert_cli.runs.metrics import part, read_json
 from expert_cli.runs.run_paths import RunPaths
 from expert_cli.runs.signals import StopRequest
 from expert_cli.runs.status import RunStatus
-from expert_cli.training.checkpoint import Checkpoints, Resumed, find_checkpoint
+from expert_cli.training.checkpoint import Checkpoints, CheckpointState, find_checkpoint
 from expert_cli.training.fit import fit
 from expert_cli.utils.disk_errors import disk_errors
 from expert_cli.utils.distributed import barrier, broadcast_rank0, leave, naming_lost_processes, rank0_first
@@ -199,11 +199,11 @@ def _checkpoints(work: Work, inputs: DataInputs) -> Checkpoints:
 
 def _goes_on(
     output: Path, what: Mapping[str, Any], options: RunOptions, report: Reporter
-) -> tuple[Resumed | None, dict[str, Any]]:
+) -> tuple[CheckpointState | None, dict[str, Any]]:
     """Return the checkpoint that a run goes on from, and what the run is: it may have been killed before its first one."""
     paths = RunPaths(output)
     resumed = find_checkpoint(paths.checkpoints, options.resume, what, options.allow_drift, report)
-    before = resumed.parts.state["identity"] if resumed else part(read_json(paths.run_json), "identity")
+    before = resumed.state["identity"] if resumed else part(read_json(paths.run_json), "identity")
     return resumed, begun_as(before, what, options.allow_drift)
 
 
@@ -217,7 +217,12 @@ def _store(run: RunConfig, inputs: DataInputs, key: StoreKey, options: RunOption
 
 
 def _model(
-    inputs: DataInputs, run: RunConfig, machine: Machine, data: TrainingData, resumed: Resumed | None, report: Reporter
+    inputs: DataInputs,
+    run: RunConfig,
+    machine: Machine,
+    data: TrainingData,
+    resumed: CheckpointState | None,
+    report: Reporter,
 ) -> tuple[PeftModel, KernelPlan]:
     """Load the base model, prove that packed documents do not see each other, and put on it what the manifest asks."""
     base = load_base_of(run, inputs.source.folder, on_host=run.compute.fsdp)
@@ -228,7 +233,7 @@ def _model(
     prove = partial(isolation.prove, longest=data.longest, one_document=one_document, autocast=autocast)
     if not run.compute.fsdp:
         prove(base, kernels.layout, kernels.attention)
-    rows = choose_token_rows(base, run, inputs.renderer, resumed.parts.adapter_config if resumed else None)
+    rows = choose_token_rows(base, run, inputs.renderer, resumed.adapter_config if resumed else None)
     model = add_adapter(base, run.adapter, rows.indices)
     kernels = apply_adapter_kernels(kernels, model, run.compute)
     enable_activation_checkpointing(base, run.compute.checkpointing, reentrant=run.compute.reentrant)

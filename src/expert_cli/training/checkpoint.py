@@ -25,7 +25,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -69,7 +69,7 @@ class CheckpointState:
 
     adapter, adapter_config: as `model.adapter.adapter_parts` gives them. tensors: of the optimizer, and the losses. state:
     everything else, as JSON; `identity` in it is what the run that goes on must have in common with this one. trainer_state:
-    transformers' TrainerState as JSON.
+    transformers' TrainerState as JSON. path: the folder that it was read from.
     """
 
     adapter: Mapping[str, torch.Tensor]
@@ -77,13 +77,7 @@ class CheckpointState:
     tensors: Mapping[str, torch.Tensor]
     state: Mapping[str, Any]
     trainer_state: Mapping[str, Any]
-
-
-class Search(NamedTuple):
-    """The newest good checkpoint, or None, and a line for each damaged one that was met on the way."""
-
-    path: Path | None
-    damaged: tuple[str, ...]
+    path: Path | None = None
 
 
 def write(folder: Path, step: int, parts: CheckpointState) -> None:
@@ -112,19 +106,21 @@ def read(path: Path) -> CheckpointState:
     """Verify a checkpoint and return what was written, tensors on the CPU. Raises IntegrityError."""
     if damage := _damage(path):
         raise IntegrityError(f"{path} is damaged: {damage}", "go on from another checkpoint: --resume PATH")
-    config, *states = (parse_json((path / name).read_bytes()) for name in (ADAPTER_CONFIG, STATE, TRAINER_STATE_NAME))
-    return CheckpointState(load_file(path / ADAPTER), config, load_file(path / OPTIMIZER), *states)
+    config, state, trainer_state = (
+        parse_json((path / name).read_bytes()) for name in (ADAPTER_CONFIG, STATE, TRAINER_STATE_NAME)
+    )
+    return CheckpointState(load_file(path / ADAPTER), config, load_file(path / OPTIMIZER), state, trainer_state, path)
 
 
-def latest_valid(folder: Path) -> Search:
+def latest_valid(folder: Path) -> tuple[Path | None, list[str]]:
     """Return the good checkpoint that was written last, and a line for each damaged one that was written after it."""
     damaged: list[str] = []
     for path in _newest_first(folder):
         damage = _damage(path)
         if not damage:
-            return Search(path, tuple(damaged))
+            return path, damaged
         damaged.append(f"{path} is damaged: {damage}")
-    return Search(None, tuple(damaged))
+    return None, damaged
 
 
 def rotate(folder: Path, keep: int | None, protect: set[int]) -> list[Path]:
@@ -197,23 +193,14 @@ def _damage(path: Path, *, hashed: bool = True) -> str:
     return VerifiedFolder(path, manifest["files"]).damage(sha256_of if hashed else None)
 
 
-@dataclass(frozen=True)
-class Resumed:
-    """The checkpoint that a run goes on from."""
-
-    path: Path
-    parts: CheckpointState
-
-
 def find_checkpoint(
     folder: Path, wanted: str, identity: Mapping[str, Any], drift: Collection[str], report: Reporter
-) -> Resumed | None:
+) -> CheckpointState | None:
     """Return the checkpoint to go on from: the newest good one ("auto"; None without any), or the one named."""
     if wanted == AUTO:
-        found = latest_valid(folder)
-        for line in found.damaged:
+        path, damaged = latest_valid(folder)
+        for line in damaged:
             report.warning(f"{line}; the one before it is used")
-        path = found.path
         if path is None:
             require_keys(drift, identity)
             report.info("no checkpoint to go on from: training starts")
@@ -223,11 +210,11 @@ def find_checkpoint(
         if not (path / MANIFEST).is_file():
             hint = 'name a folder checkpoint-N, or write "auto"; --from trains on an adapter'
             raise InputError(f"--resume {wanted}: is no checkpoint", hint)
-    parts = read(path)
-    require_goes_on(path, parts.state["identity"], identity, drift, report)
-    at = parts.trainer_state
+    found = read(path)
+    require_goes_on(path, found.state["identity"], identity, drift, report)
+    at = found.trainer_state
     report.info(f"resumed   {path}: step {at['global_step']}, epoch {int(at['epoch'] or 0)}")
-    return Resumed(path, parts)
+    return found
 
 
 @dataclass(frozen=True)
@@ -236,7 +223,7 @@ class Checkpoints:
 
     folder: Path
     identity: Mapping[str, Any]
-    resumed: Resumed | None
+    resumed: CheckpointState | None
     status: RunStatus
 
     def save(self, trainer: ExpertTrainer) -> None:
@@ -269,7 +256,7 @@ class Checkpoints:
     def restore(self, trainer: ExpertTrainer) -> None:
         """Put the checkpoint into a trainer that is ready to train. Raises InputError if it does not fit the adapter."""
         assert self.resumed is not None  # noqa: S101
-        parts, optimizer = self.resumed.parts, trainer.optimizer.optimizer
+        parts, optimizer = self.resumed, trainer.optimizer.optimizer
         try:
             load_adapter(trainer.model.model, parts.adapter)
         except ValueError as error:

@@ -63,7 +63,7 @@ def fit(
     schedule, device = trainer.batches.schedule, trainer.timer.device
     before = magnitudes(model)
     capture = _make_ready(trainer, run, kernels, report)
-    done = resumed.parts.trainer_state["global_step"] if resumed else 0
+    done = resumed.trainer_state["global_step"] if resumed else 0
     if trainer.args.process_index == 0:
         truncate_metrics(paths.metrics, done)
     status.reached(done, schedule.steps)

@@ -26,7 +26,6 @@ from expert_cli.training import checkpoint
 from expert_cli.training.checkpoint import (
     CHECKPOINT_RULE,
     CheckpointState,
-    Resumed,
     latest_valid,
     load_optimizer,
     optimizer_parts,
@@ -103,7 +102,7 @@ def test_damage_is_named_and_the_one_before_is_used(
     tmp_path: Path, file: str, damage: Callable[[bytes], bytes | None]
 ) -> None:
     good, bad = written(tmp_path, 10, 20)
-    assert latest_valid(tmp_path).path == bad
+    assert latest_valid(tmp_path)[0] == bad
     whole = (bad / file).read_bytes()
     changed = damage(whole)
     (bad / file).unlink()
@@ -112,12 +111,11 @@ def test_damage_is_named_and_the_one_before_is_used(
         (bad / file).write_bytes(changed)
     with pytest.raises(IntegrityError, match=f"checkpoint-20 is damaged: {file}"):
         read(bad)
-    found = latest_valid(tmp_path)
-    assert found.path == good
-    assert len(found.damaged) == 1
-    assert found.damaged[0].startswith(f"{bad} is damaged: {file} ")
+    found, (damaged,) = latest_valid(tmp_path)
+    assert found == good
+    assert damaged.startswith(f"{bad} is damaged: {file} ")
     written(tmp_path, 20)
-    assert latest_valid(tmp_path).damaged == ()
+    assert latest_valid(tmp_path)[1] == []
 
 
 def test_a_checkpoint_of_another_rule_is_told_and_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,7 +124,7 @@ def test_a_checkpoint_of_another_rule_is_told_and_not_read(tmp_path: Path, monke
         (path,) = written(tmp_path, 1)
     with pytest.raises(IntegrityError, match=f"another version .rule {CHECKPOINT_RULE - 1}, this one reads"):
         read(path)
-    assert latest_valid(tmp_path).path is None
+    assert latest_valid(tmp_path)[0] is None
 
 
 def test_a_file_or_name_of_another_checkpoint_is_damage(tmp_path: Path) -> None:
@@ -141,9 +139,9 @@ def test_a_file_or_name_of_another_checkpoint_is_damage(tmp_path: Path) -> None:
 
 def test_the_newest_is_the_one_written_last(tmp_path: Path) -> None:
     written(tmp_path, 10, 20, 30, 15)  # 15: gone on from 10 again
-    assert latest_valid(tmp_path).path == tmp_path / "checkpoint-15"
+    assert latest_valid(tmp_path)[0] == tmp_path / "checkpoint-15"
     written(tmp_path, 20)
-    assert latest_valid(tmp_path).path == tmp_path / "checkpoint-20"
+    assert latest_valid(tmp_path)[0] == tmp_path / "checkpoint-20"
     rotate(tmp_path, 2, set())
     assert names(tmp_path) == ["checkpoint-15", "checkpoint-20"]
 
@@ -179,10 +177,8 @@ def test_what_is_not_ours_is_left_alone(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir()
         (tmp_path / name).touch()
     mine = {path for path in tmp_path.rglob("*") if path.is_file()}
-    assert latest_valid(tmp_path / "none").path is latest_valid(tmp_path).path is None
-    assert [line.split(":")[0] for line in latest_valid(tmp_path).damaged] == [
-        f"{tmp_path / 'checkpoint-1'} is damaged"
-    ]
+    assert latest_valid(tmp_path / "none")[0] is latest_valid(tmp_path)[0] is None
+    assert [line.split(":")[0] for line in latest_valid(tmp_path)[1]] == [f"{tmp_path / 'checkpoint-1'} is damaged"]
     written(tmp_path, *range(2, 6))
     rotate(tmp_path, 2, set())
     assert not (tmp_path / "checkpoint-3").exists()
@@ -243,12 +239,12 @@ def test_killed_at_every_instant(tmp_path: Path, work: Callable[[Path], Any]) ->
     for event in range(1, 1000):
         folder = Path(shutil.copytree(tmp_path / "0", tmp_path / str(event)))
         ended = killed_at(event, lambda: work(folder))  # noqa: B023
-        assert latest_valid(folder).damaged == ()
+        assert latest_valid(folder)[1] == []
         told = {path.name: read(path).tensors["losses"].item() for path in folder.glob("checkpoint-*")}
         assert "checkpoint-3" in told
         assert all(step == float(name[11:]) or step == 90 for name, step in told.items())
         written(folder, 6)
-        assert latest_valid(folder).path == folder / "checkpoint-6"
+        assert latest_valid(folder)[0] == folder / "checkpoint-6"
         assert not list(folder.glob(".*"))
         if ended == 0:
             assert event > 10
@@ -270,7 +266,7 @@ def test_a_full_disk_leaves_what_was_there(tmp_path: Path, limit: int) -> None:
 
     assert in_child(write_little) == 0
     assert names(tmp_path) == ["checkpoint-1"]
-    assert latest_valid(tmp_path).path == tmp_path / "checkpoint-1"
+    assert latest_valid(tmp_path)[0] == tmp_path / "checkpoint-1"
 
 
 def trainer(folder: Path, optim: str, **settings: Any) -> ExpertTrainer:
@@ -280,7 +276,7 @@ def trainer(folder: Path, optim: str, **settings: Any) -> ExpertTrainer:
 
 
 def gone_on(made: ExpertTrainer, home: Path) -> ExpertTrainer:
-    made.checkpoints = replace(made.checkpoints, resumed=Resumed(home, read(home)))
+    made.checkpoints = replace(made.checkpoints, resumed=read(home))
     made.train(resume_from_checkpoint=str(home))
     return made
 
