@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -41,11 +42,13 @@ def model(base: Settings[Base], config: Config, folders: Sequence[Path] = (Path(
 
 
 def _sha256(base: Settings[Base]) -> str:
-    written = (base.written.sha256 or "").strip().lower().removeprefix("sha256:")
-    if len(written) == 64 and not set(written) - set("0123456789abcdef"):
-        return str(base.use("sha256"))
+    """Return the hash that weights are held against, "" where none is written: manifests in the wild hold "abc123..."."""
+    digest = (base.written.sha256 or "").strip().lower().removeprefix("sha256:")
+    if re.fullmatch(r"[0-9a-f]{64}", digest):
+        base.use("sha256")
+        return digest
     base.leave("no SHA-256 hash: nothing to verify against", "sha256")
-    return base.written.sha256 or ""
+    return ""
 
 
 def _rope(base: Settings[Base]) -> tuple[tuple[str, float | str], ...]:

