@@ -194,4 +194,4 @@ def test_four_bit_layers_train_the_same_and_answers_leave_the_compiler_to_traini
     graphs = made.after[0]
     assert made.after == [graphs] * 4, "what the first step compiled serves all"
     assert graphs > 0
-    assert done.document["kernels"]["compile"] == {"used": "eager", "reason": "every decoder layer"}
+    assert done.document["kernels"]["compile"]["used"] == "eager"

@@ -10,7 +10,7 @@ from expert_cli.config.training_defaults import METHOD as RFT
 from expert_cli.config.training_defaults import Config
 from expert_cli.hardware.machine import Machine, has_package
 from expert_cli.manifest.key import AdapterType, Dtype, Quantization
-from expert_cli.manifest.keys.compute import WITHOUT_GRAPHS, Attention, Checkpointing, ComputeConfig, DeviceName, Mode
+from expert_cli.manifest.keys.compute import WITHOUT_GRAPHS, Attention, Checkpointing, ComputeConfig, DeviceName
 from expert_cli.manifest.schema import Base
 from expert_cli.manifest.training_config import TrainingConfig
 
@@ -20,7 +20,6 @@ def compute(
 ) -> ComputeConfig:
     """Return how a step is computed on this machine."""
     checkpointing, reentrant = _checkpointing(config)
-    backend, mode = _compiler(config)
     sharded, unshared = bool(config.use("fsdp")), dict[str, Any]()
     if sharded:  # nothing is tried, nothing unpacked
         why = "fsdp shares out the packed weights"
@@ -35,8 +34,7 @@ def compute(
         attention=_attention(config, machine, device),
         checkpointing=checkpointing,
         reentrant=reentrant,
-        compile_backend=backend,
-        compile_mode=mode,
+        **_compiler(config),
         capture=_capture(config, device, checkpointing),
         fsdp=sharded,
         **unshared,
@@ -137,19 +135,18 @@ def _capture(config: Config, device: DeviceName, checkpointing: Checkpointing) -
     return asked
 
 
-def _compiler(config: Config) -> tuple[str, Mode]:
-    """Return (back end, mode) as runs record them; `ComputeConfig.compiler` is what is compiled with."""
+def _compiler(config: Config) -> dict[str, Any]:
+    """Return back end and mode of torch.compile, by their names in a run; of modes that record CUDA graphs the same without."""
     backend, mode = config.use("torch_compile_backend"), config.use("torch_compile_mode")
-    graphs = "it records CUDA graphs, which gradient accumulation overwrites"
-    if backend == "cudagraphs":
-        config.put("torch_compile_backend", backend, "inductor", graphs)
-    elif backend != "inductor":
+    if backend != "inductor":
         config.leave(f"{backend} has no modes", "torch_compile_mode")
-    if mode in WITHOUT_GRAPHS and backend in ("inductor", "cudagraphs"):
-        config.put("torch_compile_mode", mode, WITHOUT_GRAPHS[mode], graphs)
+        mode = "default"
+    elif mode in WITHOUT_GRAPHS:
+        why = "it records CUDA graphs, which gradient accumulation overwrites"
+        mode = config.put("torch_compile_mode", WITHOUT_GRAPHS[mode], WITHOUT_GRAPHS[mode], why)
     if not config["torch_compile"]:
         config.leave("torch_compile is off", "torch_compile_backend", "torch_compile_mode")
-    return backend, "default" if mode == "reduce-overhead" else mode
+    return {"compile_backend": backend, "compile_mode": mode}
 
 
 def _fused(config: Config, decided: ComputeConfig, adapter: AdapterType) -> None:

@@ -6,12 +6,10 @@ import inspect
 import re
 from typing import Any
 
-import torch
 from torch import nn
 from transformers import PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from expert_cli.errors import InputError
 from expert_cli.manifest.keys.compute import Checkpointing, ComputeConfig
 
 
@@ -50,21 +48,10 @@ def has_dropout(model: nn.Module) -> bool:
     return any(isinstance(module, nn.Dropout) and module.p > 0 for module in model.modules())
 
 
-def require_compiler(compute: ComputeConfig) -> None:
-    """Raise InputError if a back end is asked for that torch.compile does not have here."""
-    asked = compute.compile_backend
-    if compute.torch_compile and asked not in torch.compiler.list_backends(exclude_tags=()):
-        usual = ", ".join(torch.compiler.list_backends())
-        raise InputError(f'torch_compile_backend: torch has no back end "{asked}"', f"take one of {usual}")
-
-
 def compile_layers(model: Any, compute: ComputeConfig) -> None:
     """Let every decoder layer be compiled when it is first called, where that is asked for."""
-    if not compute.torch_compile:
-        return
-    backend, mode = compute.compiler
-    for layer in decoder_layers(model):
-        layer.compile(backend=backend, mode=mode)
+    for layer in decoder_layers(model) if compute.torch_compile else ():
+        layer.compile(backend=compute.compile_backend, mode=compute.compile_mode)
 
 
 def recurrent_layers(model: PreTrainedModel) -> list[Any]:

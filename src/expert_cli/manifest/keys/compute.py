@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from expert_cli.manifest.key import Dtype, NotNegative, Strict, Text, adjusted, always, key
+from expert_cli.manifest.key import Dtype, NotNegative, Strict, adjusted, always, key
 
 DeviceName = Literal["cpu", "cuda"]
 DeviceChoice = Literal["auto", "cpu", "cuda", "rocm"]
 Attention = Literal["fused", "eager", "rows"]
 Checkpointing = Literal["off", "all"]
+Compiler = Literal["inductor", "aot_eager", "eager"]
 Mode = Literal["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"]
 ATTENTION: dict[Attention, str] = {
     "fused": "documents attend within themselves by fused kernels (the kernel plan names them)",
@@ -71,7 +72,7 @@ class ComputeKeys(Strict):
         why="the first steps take minutes, which a short training does not earn back",
     )
     """Compile every decoder layer."""
-    torch_compile_backend: Text | None = key("inductor", "compiler back end", why="PyTorch's own")
+    torch_compile_backend: Compiler | None = key("inductor", "compiler back end", why="PyTorch's own")
     """Compiler back end."""
     torch_compile_mode: Mode | None = key("default", "what the compiler optimizes for", why="others compile longer")
     """What the compiler optimizes for."""
@@ -120,20 +121,13 @@ class ComputeConfig:
     checkpointing: Checkpointing
     reentrant: bool
     torch_compile: bool
-    compile_backend: str
+    compile_backend: Compiler
     compile_mode: Mode
     fused_kernels: Literal["auto", "off"]
     dequantized_copy: Literal["auto", "always", "never"]
     on_oom: Literal["fit", "error"]
     capture: bool = True
     fsdp: bool = False
-
-    @property
-    def compiler(self) -> tuple[str, Mode]:
-        """Back end and mode as torch.compile gets them: without CUDA graphs; back ends but inductor have no modes."""
-        backend = "inductor" if self.compile_backend == "cudagraphs" else self.compile_backend
-        mode = WITHOUT_GRAPHS.get(self.compile_mode, self.compile_mode)
-        return backend, mode if backend == "inductor" else "default"
 
     @property
     def fuses_lora(self) -> bool:

@@ -18,7 +18,7 @@ from expert_cli.model.kernels.attention_backends import attention_backend, choos
 from expert_cli.model.kernels.chunked_loss import can_skip_logits
 from expert_cli.model.kernels.dequantize import copy_bytes, dequantize_linears
 from expert_cli.model.kernels.lora import fuse, patch_dora
-from expert_cli.model.layers import recurrent_layers, require_compiler
+from expert_cli.model.layers import recurrent_layers
 from expert_cli.model.loading.quantize import DTYPES
 from expert_cli.model.vocabulary_rows import spare_copies
 
@@ -68,8 +68,7 @@ class KernelPlan:
 
 
 def kernel_plan(compute: ComputeConfig, model: ModelConfig, machine: Machine) -> KernelPlan:
-    """Return the plan before the model is there; `apply_kernels` adds what only the model tells. Raises InputError."""
-    require_compiler(compute)
+    """Return the plan before the model is there; `apply_kernels` adds what only the model tells."""
     backend, why = choose_attention(compute.attention, compute.device, compute.dtype, machine)
     fused = _fused(compute)
     quantized = "NF4, double quantization" if model.quantization == "int4" else "as the manifest says"
@@ -80,9 +79,11 @@ def kernel_plan(compute: ComputeConfig, model: ModelConfig, machine: Machine) ->
         "tf32": Kernel("on" if compute.tf32 else "off", "of fp32 matrix products; bf16 ones do not need it"),
         "attention": Kernel(backend.name, why),
         "loss": Kernel("chunked", "head and cross-entropy in chunks, only where a token is trained"),
-        "compile": _compiled(compute),
+        "compile": Kernel(compute.compile_backend, f"every decoder layer, mode {compute.compile_mode}"),
         "fused": fused,
     }
+    if not compute.torch_compile:
+        lines["compile"] = Kernel("off", "not asked for")
     return KernelPlan(backend.name, backend.layout, False, False, fused.used == LIGER, compute.torch_compile, lines)
 
 
@@ -145,13 +146,6 @@ def with_capture(plan: KernelPlan, run: RunConfig) -> KernelPlan:
 def free_bytes(device: str) -> int:
     """Return the bytes of memory that are free for this process on a device."""
     return DEVICES[device].memory()[0]
-
-
-def _compiled(compute: ComputeConfig) -> Kernel:
-    if not compute.torch_compile:
-        return Kernel("off", "not asked for")
-    backend, mode = compute.compiler
-    return Kernel(backend, "every decoder layer" + (f", mode {mode}" if backend == "inductor" else ""))
 
 
 def _fused(compute: ComputeConfig, model_type: str = "") -> Kernel:

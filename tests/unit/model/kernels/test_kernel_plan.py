@@ -6,16 +6,14 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 import torch
 from bitsandbytes.nn import Linear4bit
-from torch._inductor import list_mode_options
 
 from expert_cli.config.run_config import ModelConfig
-from expert_cli.errors import InputError
-from expert_cli.manifest.keys.compute import ComputeConfig, Mode
+from expert_cli.manifest.keys.compute import ComputeConfig
 from expert_cli.model.adapter import add_adapter
 from expert_cli.model.kernels import kernel_plan as planning
 from expert_cli.model.kernels.kernel_plan import apply_adapter_kernels, apply_kernels, kernel_plan, predict_kernels
@@ -84,27 +82,6 @@ def test_liger_is_used_and_counted_on_for_what_it_knows(monkeypatch: pytest.Monk
     assert (found.fused, found.lines["fused"].used) == (known, "liger, lora" if known else "lora")
     assert ("no kernels for llama" in found.lines["fused"].reason) is not known
     assert apply_kernels(plan, model.get_base_model(), GPU, H200).fused == (taken == [model.get_base_model()]) == known
-
-
-@pytest.mark.parametrize("mode", get_args(Mode))
-@pytest.mark.parametrize("backend", ["inductor", "cudagraphs", "eager"])
-def test_no_compiler_records_cuda_graphs(backend: str, mode: Mode) -> None:
-    """Gradient accumulation overwrites what a graph returned."""
-    compute = replace(GPU, torch_compile=True, compile_backend=backend, compile_mode=mode)
-    line = kernel_plan(compute, MODEL, H200).lines["compile"]
-    chosen, settings = compute.compiler
-    assert line.used == chosen == ("eager" if backend == "eager" else "inductor")
-    options = list_mode_options(settings)
-    assert not options.get("triton.cudagraphs")
-    assert options.get("max_autotune", False) == (chosen == "inductor" and mode.startswith("max-autotune"))
-
-
-def test_a_compiler_that_there_is_not_is_refused_before_a_model_is_loaded() -> None:
-    asked = replace(CPU, torch_compile=True, compile_backend="inducter")
-    with pytest.raises(InputError, match='no back end "inducter"') as caught:
-        kernel_plan(asked, MODEL, HERE)
-    assert "inductor" in caught.value.hint
-    assert kernel_plan(replace(asked, torch_compile=False), MODEL, HERE).lines["compile"].used == "off"
 
 
 COPIES: dict[str, tuple[Any, int, bool]] = {
