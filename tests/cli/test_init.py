@@ -185,14 +185,6 @@ def test_columns_that_do_not_tell_are_asked_for_and_nothing_is_left(cli: Cli, tm
     assert told["found"]["columns"] == "instruction <- mail, response <- label"
 
 
-def test_the_validation_rows_of_a_folder_evaluate(cli: Cli, tmp_path: Path) -> None:
-    (tmp_path / "rows").mkdir()
-    write_csv(tmp_path / "rows" / "train.csv", ["question", "answer"])
-    write_csv(tmp_path / "rows" / "validation.csv", ["question", "answer"])
-    found = made(cli, "--from", "rows", "--base-model", tiny_llama())["found"]
-    assert (found["validation_path"], found["validation_split"]) == ("../rows::validation", None)
-
-
 REFUSED = {
     "a kind, too": (("--from", "rows.csv", "--kind", "sql"), "--kind and --from: each brings a manifest of its own"),
     "a column without rows": (("--column", "text=a"), "--column goes with --from ROWS"),

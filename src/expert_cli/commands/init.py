@@ -154,9 +154,7 @@ def _of_rows(
 def _show(console: Console, made: Mapping[str, Any]) -> None:
     found, manifest = made["found"], made["manifest"]
     split = "none: too few rows to hold any back"
-    if path := found["validation_path"]:
-        split = f"{path} evaluates after each pass"
-    elif share := found["validation_split"]:
+    if share := found["validation_split"]:
         split = f"about {share:.2g} of the rows are held back, and evaluated after each pass"
     length = "{p50:,} tokens at half of the documents, {p99:,} at 99 %, {max:,} at most, by {by}"
     told = {

@@ -100,7 +100,7 @@ def write_manifest_of_rows(
     plan = planned()
     selection = _selected(plan)
     rows = int(selection.copies["train"].sum())
-    held_back = _held_back(plan, dataset["path"], rows)
+    held_back = _held_back(rows)
     dataset |= held_back
     lengths = _lengths(planned(), selection, report)
     written["training"]["config"], size, steps = settings_for(lengths, base["name"], evaluates=bool(held_back))
@@ -108,7 +108,7 @@ def write_manifest_of_rows(
         here, place = home.absolute(), spec.path
         if here.parent in Path(place).parents:
             place = Path(os.path.relpath(place, here)).as_posix()
-        dataset |= {key: _named(place, dataset[key]) for key in ("path", "validation_path") if key in dataset}
+        dataset["path"] = _named(place, dataset["path"])
     planned()
     told, at = selection.reports["train"], lengths.tokens.percentile
     found = {
@@ -123,7 +123,6 @@ def write_manifest_of_rows(
         "epochs": written["training"]["config"]["epochs"],
         "steps": steps,
         "validation_split": dataset.get("validation_split"),
-        "validation_path": dataset.get("validation_path"),
     }
     return {"manifest": str(path), "rows": dataset["path"], "found": found}
 
@@ -144,19 +143,10 @@ def _selected(plan: Plan) -> RowSelection:
         raise InputError(error.message, hint) from error
 
 
-def _held_back(plan: Plan, path: str, rows: int) -> dict[str, Any]:
-    (spec,) = plan.run.data.train
-    if spec.kind != "file" and "::" not in path:
-        data = replace(plan.run.data, train=(replace(spec, split="validation"),))
-        try:
-            locate_data(data, NullReporter())
-        except (InputError, EnvironmentProblem):
-            pass
-        else:
-            return {"validation_path": f"{path}::validation"}
+def _held_back(rows: int) -> dict[str, float]:
+    share, least, most = HELD_BACK
     if rows < FEWEST_ROWS_TO_SPLIT:
         return {}
-    share, least, most = HELD_BACK
     return {"validation_split": float(f"{min(max(share * rows, least), most) / rows:.2g}")}
 
 
