@@ -78,9 +78,7 @@ def rejected(manifest: Path, adapter: Path, output: Path | None = None) -> str:
 def test_another_form_is_refused_with_both_values(tmp_path: Path, first: Path) -> None:
     other = project(tmp_path / "a", adapter_type="dora")
     assert "its adapter_type is lora, the manifest's dora" in rejected(other, first)
-    words = rejected(project(tmp_path / "b", rank=7, target_modules=["q_proj"]), first)
-    assert "its rank is 4, the manifest's 7; target_modules is down_proj, " in words
-    assert words.endswith("the manifest's q_proj")
+    assert rejected(project(tmp_path / "b", rank=7), first).endswith("its rank is 4, the manifest's 7")
 
 
 def test_another_base_template_or_place_is_refused(tmp_path: Path, first: Path) -> None:

@@ -166,7 +166,10 @@ def missing_adapter(run: RunConfig) -> list[str]:
 
 
 def require_alike(run: RunConfig) -> None:
-    """Raise InputError where the adapter to train on from is not there, or is of another form than the run's."""
+    """Raise InputError where the adapter to train on from is not there, or is of another form than the run's.
+
+    Of which layers it is the tensors tell, once the model is there (`model.adapter`).
+    """
     if missing := missing_adapter(run):
         raise InputError(missing[0], "correct the path in the manifest, or give another: --from ADAPTER")
     origin = init_origin(run)
@@ -180,11 +183,6 @@ def require_alike(run: RunConfig) -> None:
     kind = " and ".join(kinds) or str(told.get("peft_type", "unknown")).lower()
     was = {"adapter_type": kind, "rank": told.get("r"), "alpha": told.get("lora_alpha")}
     now: dict[str, Any] = {"adapter_type": asked.type, "rank": asked.rank, "alpha": asked.alpha}
-    # "all-linear" and a pattern mean other layers in other models: the tensors tell
-    if isinstance(modules := told.get("target_modules"), list) and asked.target_modules != ("all-linear",):
-        was["target_modules"], now["target_modules"] = (
-            ", ".join(sorted(some)) for some in (modules, asked.target_modules)
-        )
     if other := [f"{key} is {was[key]}, the manifest's {now[key]}" for key in now if was[key] != now[key]]:
         hint = "set these keys of training.config as they were, or train a fresh adapter"
         raise InputError(f"{origin.adapter} cannot be trained on: its {'; '.join(other)}", hint)
