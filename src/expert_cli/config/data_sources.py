@@ -8,12 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePath, PurePosixPath
-from typing import Any, Literal
+from typing import Any
 
 from expert_cli.config.run_config import ColumnMapping, Deduplicate, RowFilters, SourceKind, SourceSpec
 from expert_cli.config.settings import Settings
-from expert_cli.errors import EnvironmentProblem, InputError, ManifestError, ManifestIssue
-from expert_cli.manifest.json_text import Path_
+from expert_cli.errors import EnvironmentProblem, InputError, ManifestError
 from expert_cli.manifest.key import CARD, applied, not_used
 from expert_cli.manifest.keys.dataset import Dataset, FieldMapping, Filters
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
@@ -78,25 +77,11 @@ def resolve_sources(
     return ResolvedData(train, held_out, share, mapping, _filters(data), shown)
 
 
-def named_sources(written: Dataset, rows: Literal["train", "valid", "test"]) -> dict[Path_, list[str]]:
-    """Return the sources of training, validation or test rows that a manifest names, by their keys in `training.dataset`."""
-    key = {"train": "path", "valid": "validation_path", "test": "test_path"}[rows]
-    named: dict[Path_, str | list[str] | None] = {(key,): getattr(written, key)}
-    named |= {("tasks", name, rows): getattr(task, rows) for name, task in (written.tasks or {}).items()}
-    return {key: _listed(sources) for key, sources in named.items() if sources}
-
-
-def test_sources(loaded: LoadedManifest, root: Path) -> list[tuple[Path_, SourceSpec]]:
-    """Return where a manifest's test rows come from, each with its key in `training.dataset`."""
-    folders = (loaded.path.resolve().parent, root)
-    named = named_sources(loaded.manifest.training.dataset, "test")
-    return [(key, parse_source(source, folders)) for key, sources in named.items() for source in sources]
-
-
-def missing_tests(loaded: LoadedManifest, root: Path) -> list[ManifestIssue]:
-    """Return a warning for every file of test rows that is not there: nothing reads it, so nothing else would tell."""
-    found = [(key, spec) for key, spec in test_sources(loaded, root) if spec.tried]
-    return [loaded.text.fault(("training", "dataset", *key), missing(spec)) for key, spec in found]
+def test_sources(loaded: LoadedManifest, root: Path) -> list[SourceSpec]:
+    """Return where a manifest's test rows come from."""
+    written, folders = loaded.manifest.training.dataset, (loaded.path.resolve().parent, root)
+    of_tasks = [task.test for task in (written.tasks or {}).values() if task.test]
+    return [parse_source(source, folders) for source in (*_listed(written.test_path), *of_tasks)]
 
 
 def _from_manifest(loaded: LoadedManifest, data: Data, root: Path) -> tuple[Sources, Sources]:

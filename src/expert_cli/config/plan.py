@@ -9,7 +9,6 @@ from typing import Any, cast, get_args
 
 from expert_cli.config.adapter_origin import AdapterOrigin, find_adapter, missing_adapter, require_alike
 from expert_cli.config.conflicts import contradictions, doubts
-from expert_cli.config.data_sources import missing_tests
 from expert_cli.config.effects import Decided, Effect, defaults, effects, effects_table
 from expert_cli.config.resolve import Overrides, decide, missing_data, require_data
 from expert_cli.config.run_config import RunConfig
@@ -51,7 +50,7 @@ def make_plan(manifest: Path, machine: Machine, overrides: Overrides) -> Plan:
     """Read a manifest and decide everything. Raises ManifestError, InputError, EnvironmentProblem."""
     loaded = load_manifest(manifest, overrides.settings)
     run, decided = decide(loaded, machine, overrides)
-    warnings = (*loaded.warnings, *contradictions(decided), *doubts(decided), *missing_tests(loaded, run.root))
+    warnings = (*loaded.warnings, *contradictions(decided), *doubts(decided))
     return Plan(loaded, run, decided, warnings)
 
 

@@ -60,7 +60,7 @@ def find_datasets(experts: Path, hub: Path, arrow: Path, report: Reporter, key: 
             loaded, root = load_manifest(manifest), project_root(manifest)
             written, expert = loaded.manifest.training, loaded.manifest.name
             data = resolve_sources(loaded, Settings(written.dataset), root, None, None, evaluates=False)
-            sources = *data.train, *data.validation, *(source for _, source in test_sources(loaded, root))
+            sources = *data.train, *data.validation, *test_sources(loaded, root)
         except ExpertError as error:
             report.warning(f"{error}; what this manifest names is not known")
             continue

@@ -126,16 +126,3 @@ def test_what_is_more_likely_a_slip(tmp_path: Path, decoding: dict[str, Any], wa
     plan = make_plan(manifests.write(tmp_path, manifest_with({}, {}, decoding=decoding)), CPU, Overrides())
     wanted = [(f"training.decoding.{key}", f"{message}: {NO_GRAMMAR}") for key, message in warnings.items()]
     assert [(one.key, f"{one.message}; {one.suggestion}") for one in plan.warnings] == wanted
-
-
-def test_test_rows_that_are_not_there_are_warned_of(tmp_path: Path) -> None:
-    (tmp_path / "there.jsonl").touch()
-    manifest = manifests.small()
-    tasks = {"a": {"train": "a.jsonl", "test": "gone.jsonl"}, "b": {"train": "b.jsonl", "test": "there.jsonl"}}
-    manifest["training"]["dataset"] = {"tasks": tasks, "test_path": "deep/gone.jsonl"}
-    plan = make_plan(manifests.write(tmp_path, manifest), CPU, Overrides())
-    tried = "no such file or folder; looked for at"
-    assert [(fault.key, fault.message) for fault in plan.warnings] == [
-        ("training.dataset.test_path", f"deep/gone.jsonl: {tried}: {tmp_path / 'deep' / 'gone.jsonl'}"),
-        ("training.dataset.tasks.a.test", f"gone.jsonl: {tried}: {tmp_path / 'gone.jsonl'}"),
-    ]
