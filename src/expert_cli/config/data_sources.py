@@ -69,7 +69,7 @@ def resolve_sources(
         told = "the validation rows are named" if held_out else "nothing asks for an evaluation"
         data.leave(told, "validation_split")
     if held_out and validation is None and not evaluates:
-        asked = applied("one of its rows is answered before and after training", "nothing asks for an evaluation")
+        asked = applied("its rows are in the token store", "nothing asks for an evaluation")
         named = [path for path in data.outcomes if path == ("validation_path",) or path[-1] == "valid"]
         data.outcomes |= {path: asked for path in named if data.outcomes[path].status == "applied"}
     shown = _schema_prompt(data, (loaded.path.parent, root))
