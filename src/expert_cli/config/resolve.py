@@ -184,16 +184,12 @@ def decide(
 
 def _device(config: Settings[TrainingConfig], merged: Merged, machine: Machine) -> DeviceName:
     """Return where a run trains. Raises EnvironmentProblem where it cannot."""
-    asked = config["device"]
-    if asked == "auto":
-        asked = machine.device
-    device = "cuda" if asked == "rocm" else asked
+    device = machine.device if config["device"] == "auto" else config["device"]
     if device == "cuda" and machine.device == "cpu":
         option = "--device" if merged.origins.get("device") == "--device" else "device"
         hint = machine.first_words or "use --device cpu, or a machine with an NVIDIA GPU"
-        raise EnvironmentProblem(f"{option} {asked}: no usable GPU", hint)
-    reason = "AMD's cards are cuda to torch" if asked == "rocm" else ""
-    return cast(DeviceName, config.put("device", device, reason=reason))
+        raise EnvironmentProblem(f"{option} cuda: no usable GPU", hint)
+    return cast(DeviceName, config.put("device", device))
 
 
 def missing_data(config: RunConfig) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Literal
 from expert_cli.manifest.key import Dtype, NotNegative, Strict, adjusted, always, key
 
 DeviceName = Literal["cpu", "cuda"]
-DeviceChoice = Literal["auto", "cpu", "cuda", "rocm"]
+DeviceChoice = Literal["auto", "cpu", "cuda"]
 Attention = Literal["fused", "eager", "rows"]
 Checkpointing = Literal["off", "all"]
 Compiler = Literal["inductor", "aot_eager", "eager"]
@@ -41,8 +41,7 @@ class ComputeKeys(Strict):
     """What may be written of how a step is computed."""
 
     device: DeviceChoice | None = key("auto", "trains on {}", why="a GPU is faster where there is one")
-    """Where to train: on a GPU (cuda, which AMD's are to torch, too; rocm is read so), or the CPU. auto: on a GPU, if there is
-    one."""
+    """Where to train: on a GPU (cuda, which AMD's are to torch, too), or the CPU. auto: on a GPU, if there is one."""
     fp16: bool | None = key(None, "trains in {}")
     """Train in half precision (GPU)."""
     bf16: bool | None = key(None, "trains in {}", why="what this machine does well; fp32's range at half its memory")
