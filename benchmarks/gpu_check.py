@@ -216,7 +216,7 @@ def measure(home: Path, shape: str, tokens: int, way: Way, weights: str, *, on_g
     return {
         "ms": 1000 * meter.step_s,
         "tokens_per_s": done.real / meter.step_s,
-        "mfu": work / meter.step_s / peak[0] if peak else None,
+        "mfu": work / meter.step_s / peak if peak else None,
         "busy": meter.kernel_s / meter.step_s if meter.kernel_s is not None else None,
         "peak_gb": meter.peak_gb,
         "loss": meter.loss,

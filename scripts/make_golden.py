@@ -40,7 +40,7 @@ EXPERTS = ("expert-json", "expert-neo4j", "expert-sql")
 VARIES = "<varies>"
 VARYING = (
     # time and speed
-    *("*seconds", "*.seconds_*", "*tokens_per_s", "*mb_per_s", "*.mfu", "*.mfu_peak", "*.step_time_shares.*", "*.cost"),
+    *("*seconds", "*.seconds_*", "*tokens_per_s", "*mb_per_s", "*.mfu", "*.step_time_shares.*", "*.cost"),
     *("*.started", "*.updated", "*.pid", "*.birth", "*.host"),
     # the machine and its memory
     *("*.peak_memory_mb", "*.vram_mb.process", "*.vram_mb.heap", "*.vram_mb.total", "*.machine.*", "*.torch_threads"),

@@ -28,15 +28,12 @@ _ANOTHER_CARD = re.compile(r"\b(?:Ti|SUPER|D|Laptop|Max-Q|NVL|MIG)\b", re.IGNORE
 """Words that make of a name another card, or a part of one."""
 
 
-def peak_flops(gpu: str, count: int = 1) -> tuple[float, str] | None:
-    """Return the peak of `count` such GPUs in FLOP/s and the words that name it, or None for a card not in the table."""
+def peak_flops(gpu: str) -> float | None:
+    """Return the peak of a card in FLOP/s, None for one that is not in the table."""
     found = [known for known in PEAK_TFLOPS if re.search(rf"\b{known}\b", gpu)]
     if not found or _ANOTHER_CARD.search(gpu):
         return None
-    name = max(found, key=len)
-    several, each = (f"{count} x ", " each") if count > 1 else ("", "")
-    words = f"{several}{name}, {PEAK_TFLOPS[name]:g} TFLOP/s dense bf16{each} by its datasheet"
-    return count * PEAK_TFLOPS[name] * 1e12, words
+    return PEAK_TFLOPS[max(found, key=len)] * 1e12
 
 
 @dataclass(frozen=True)

@@ -228,7 +228,6 @@ def document(output: Path, done: FitResult, store: StoreReport, kernels: KernelP
         "tokens": {"real": done.real_tokens, "trained": done.trained_tokens, "padded": done.padded_tokens},
         "tokens_per_s": done.here.tokens_per_s,
         "mfu": done.mfu,
-        "mfu_peak": done.peak,
         "step_time_shares": dict(done.step_time_shares),
         "store": store.as_json(),
         "kernels": kernels.as_json(),

@@ -29,8 +29,8 @@ class Done:
 class FitResult:
     """Steps done, the loss of each (mean per trained token of one optimizer step, unrounded), tokens: of the whole run.
 
-    Of the process that ended it, which may have gone on from a checkpoint: `here`, peak_memory_mb, mfu (share of the peak that
-    `peak` names; None: not known), step_time_shares, which sum to 1, capture: as the kernel plan says it.
+    Of the process that ended it, which may have gone on from a checkpoint: `here`, peak_memory_mb, mfu (None: the peak of the
+    hardware is not known), step_time_shares, which sum to 1, capture: as the kernel plan says it.
     adjusted: what had to be changed to fit the GPU's memory. stop_reason: why training ended where it did.
     """
 
@@ -44,7 +44,6 @@ class FitResult:
     here: Done
     peak_memory_mb: float
     mfu: float | None
-    peak: str
     step_time_shares: Mapping[str, float]
     capture: tuple[str, str]
     adjusted: tuple[str, ...]

@@ -105,12 +105,12 @@ class MetricsCallback(TrainerCallback):
         timer: StepTimer,
         metrics: Path,
         flops: Flops,
-        peak: tuple[float, str] | None,
+        peak: float,
         warning: Callable[[str], None] = lambda _: None,
     ) -> None:
         """Take what the trainer counts, and the file to append to; `bar` is set before training.
 
-        flops, peak: what a token costs, and the most that all processes' GPUs do in a second, with its source; None: not known.
+        flops, peak: what a token costs, and the most that all processes' GPUs do in a second; 0: not known.
         warning: is told, once, of GPU memory that lies in the host's.
         """
         self.progress, self.timer, self.metrics = progress, timer, metrics
@@ -127,7 +127,7 @@ class MetricsCallback(TrainerCallback):
     def mfu(self) -> float | None:
         """Return the share of the peak that training here reached; None where no peak is known."""
         here = self.done_here()
-        return self.flops.of(here.real, here.trained) / max(1e-9, here.seconds) / self.peak[0] if self.peak else None
+        return self.flops.of(here.real, here.trained) / max(1e-9, here.seconds) / self.peak if self.peak else None
 
     @property
     def peak_memory_mb(self) -> float:
@@ -201,7 +201,7 @@ class MetricsCallback(TrainerCallback):
             "tokens_padded": progress.padded,
             "memory_mb": round(self.memory_mb, 1),
             "spilled_mb": round(spilled, 1),
-            "mfu": round(self.flops.of(real, trained) / wall / self.peak[0], 4) if self.peak else None,
+            "mfu": round(self.flops.of(real, trained) / wall / self.peak, 4) if self.peak else None,
             "step_time_shares": {name: round(share, 4) for name, share in shares.items()},
         }
 

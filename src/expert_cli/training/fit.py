@@ -67,7 +67,7 @@ def fit(
     if trainer.args.process_index == 0:
         truncate_metrics(paths.metrics, done)
     status.reached(done, schedule.steps)
-    peak = peak_flops(device.card_name(), schedule.processes) if device.is_gpu else None
+    peak = (peak_flops(device.card_name()) or 0.0) * schedule.processes if device.is_gpu else 0.0
     recomputed = run.compute.checkpointing == "all" or trainer.recomputes
     costs = flops(model.get_base_model(), data.train.document_lengths, recomputed=recomputed)
     metrics = MetricsCallback(trainer.progress, trainer.timer, paths.metrics, costs, peak, report.warning)
@@ -172,7 +172,6 @@ def _result(trainer: ExpertTrainer, metrics: MetricsCallback, capture: Kernel) -
         here=metrics.done_here(),
         peak_memory_mb=metrics.peak_memory_mb,
         mfu=metrics.mfu(),
-        peak=metrics.peak[1] if metrics.peak else "",
         step_time_shares=trainer.timer.shares(),
         capture=(capture.used, capture.reason),
         adjusted=tuple(trainer.adjusted),

@@ -154,7 +154,7 @@ def line_of(made: MetricsCallback, **logs: float) -> dict[str, Any]:
 
 def watching(folder: Path, *, on_gpu: bool) -> MetricsCallback:
     timer, metrics = StepTimer(DEVICES["cuda" if on_gpu else "cpu"]), folder / "metrics.jsonl"
-    made = MetricsCallback(TrainingState(), timer, metrics, Flops(1.0, 1.0), None)
+    made = MetricsCallback(TrainingState(), timer, metrics, Flops(1.0, 1.0), 0.0)
     made.bar = Bar()
     return made
 
