@@ -24,8 +24,7 @@ class TokenizerInfo:
 
     backend: encodes; share it read-only. hf: the same one in transformers' clothes. eos: the token that ends an assistant
     turn, the chat template's (<|im_end|>) where it differs from hf.eos_token. pad: may equal eos, since masking goes by
-    position. sha256: of tokenizer.json, chat
-    template and end token.
+    position. sha256: of tokenizer.json, chat template and end token.
     """
 
     backend: tokenizers.Tokenizer
@@ -33,7 +32,6 @@ class TokenizerInfo:
     eos_id: int
     eos_token: str
     pad_id: int
-    has_chat_template: bool
     sha256: str
 
     @property
@@ -56,9 +54,8 @@ def load_tokenizer(folder: Path) -> TokenizerInfo:
         told = f"{folder}: its tokenizer ({type(hf).__name__}) has no fast version"
         raise EnvironmentProblem(told, "Put a tokenizer.json there")
     backend: tokenizers.Tokenizer = hf.backend_tokenizer
-    has_chat_template = bool(hf.chat_template)
     try:
-        eos_id = _turn_end(hf, backend) if has_chat_template else None
+        eos_id = _turn_end(hf, backend) if hf.chat_template else None
     except InputError as error:
         raise InputError(f"{folder}: {error.message}", "Mend its chat template, or use another base model") from error
     eos_id = hf.eos_token_id if eos_id is None else eos_id
@@ -72,7 +69,6 @@ def load_tokenizer(folder: Path) -> TokenizerInfo:
         eos_id=eos_id,
         eos_token=eos_token,
         pad_id=next(one for one in (hf.pad_token_id, hf.eos_token_id, eos_id) if one is not None),
-        has_chat_template=has_chat_template,
         sha256=_sha256(folder, hf, eos_token),
     )
 

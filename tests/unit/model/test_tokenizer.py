@@ -36,7 +36,6 @@ def info(folder: Path, template: str | None = tiny.CHATML, **tokens: str | None)
 def test_the_end_token(tmp_path: Path, template: str | None, token: str) -> None:
     found = info(tmp_path, template)
     assert (found.eos_token, found.eos_id) == (token, tiny.CONTROL_TOKENS.index(token))
-    assert found.has_chat_template == (template is not None)
 
 
 def test_the_pad_token(tmp_path: Path) -> None:
