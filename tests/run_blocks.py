@@ -10,5 +10,5 @@ from tests.machines import CPU
 
 ADAPTER = adapter(Settings(TrainingConfig(rank=4)))
 OPTIM = optim(Settings(TrainingConfig()))
-COMPUTE = compute(Settings(TrainingConfig()), CPU, "cpu", "lora", "int4")
+COMPUTE = compute(Settings(TrainingConfig()), CPU, "cpu", "int4")
 LOG_SAVE_EVAL = log_save_eval(Settings(TrainingConfig()))

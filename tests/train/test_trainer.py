@@ -134,7 +134,7 @@ def test_a_step_asks_no_tensor_for_its_value(
     monkeypatch.setattr(planning, "free_bytes", lambda _: 2**40)
     keys = Settings(TrainingConfig(**{"rank": 16, "dropout": 0.0, "target_modules": "all-linear", **config}))
     adapter = adapter_of(keys)
-    compute = compute_of(keys, H200, "cuda", adapter.type, "none")
+    compute = compute_of(keys, H200, "cuda", "none")
     dtype, collate = DTYPES[compute.dtype], Collator(0, "packed", SHAPE)
     batches = [model_inputs(collate, pack(5, 9, 2), pack(7, 8)), model_inputs(collate, pack(20))]
     # Module.to swaps tensors without values, which nothing may refer to weakly, as their mode does

@@ -8,16 +8,14 @@ from typing import Any
 from expert_cli.config.settings import Settings
 from expert_cli.config.training_defaults import METHOD as RFT
 from expert_cli.config.training_defaults import Config
-from expert_cli.hardware.machine import Machine, has_package
-from expert_cli.manifest.key import AdapterType, Dtype, Quantization
+from expert_cli.hardware.machine import Machine
+from expert_cli.manifest.key import Dtype, Quantization
 from expert_cli.manifest.keys.compute import WITHOUT_GRAPHS, Attention, Checkpointing, ComputeConfig, DeviceName
 from expert_cli.manifest.schema import Base
 from expert_cli.manifest.training_config import TrainingConfig
 
 
-def compute(
-    config: Config, machine: Machine, device: DeviceName, adapter: AdapterType, quantization: Quantization
-) -> ComputeConfig:
+def compute(config: Config, machine: Machine, device: DeviceName, quantization: Quantization) -> ComputeConfig:
     """Return how a step is computed on this machine."""
     checkpointing, reentrant = _checkpointing(config)
     sharded, unshared = bool(config.use("fsdp")), dict[str, Any]()
@@ -39,7 +37,6 @@ def compute(
         fsdp=sharded,
         **unshared,
     )
-    _fused(config, decided, adapter)
     if quantization != "int4":
         config.leave(f"the weights are {quantization}", "dequantized_copy")
     if device == "cpu":
@@ -147,22 +144,6 @@ def _compiler(config: Config) -> dict[str, Any]:
     if not config["torch_compile"]:
         config.leave("torch_compile is off", "torch_compile_backend", "torch_compile_mode")
     return {"compile_backend": backend, "compile_mode": mode}
-
-
-def _fused(config: Config, decided: ComputeConfig, adapter: AdapterType) -> None:
-    """Note what `fused_kernels` comes to where it is not off; the kernel plan makes it real."""
-    if decided.fused_kernels == "off":
-        return
-    parts = decided.device != "cpu" and has_package("liger_kernel")
-    lora = decided.fuses_lora and adapter in ("lora", "rslora")
-    if lora and not parts:
-        config.put("fused_kernels", "auto", "LoRA's products are computed with their layers")
-    elif parts and not lora:
-        config.put("fused_kernels", "auto", "norms, rotary embeddings and activations are fused")
-    elif decided.device == "cpu":
-        config.leave("Liger's kernels need a GPU", "fused_kernels")
-    elif not parts:
-        config.leave("liger-kernel is not installed", "fused_kernels")
 
 
 FSDP_OFF = "leave fsdp out: every process then holds the base model"

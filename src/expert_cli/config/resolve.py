@@ -168,7 +168,7 @@ def decide(
         adapter=to_train,
         optim=stepping,
         loader=loader(config, device),
-        compute=compute(config, machine, device, to_train.type, to_load.quantization),
+        compute=compute(config, machine, device, to_load.quantization),
         watch=watching,
         sample_answers=sample_answers(config, evaluation),
         origins=tuple(sorted(merged.origins.items())),

@@ -22,7 +22,7 @@ CHECKPOINTING: dict[Checkpointing, str] = {"off": "activations are kept", "all":
 WITHOUT_GRAPHS: dict[Mode, Mode] = {"reduce-overhead": "default", "max-autotune": "max-autotune-no-cudagraphs"}
 """Modes that record CUDA graphs, and the same without: gradient accumulation overwrites what a graph returned."""
 _FUSED = {
-    "auto": "norms, rotary embeddings and activations are fused, and LoRA's products with their layers",
+    "auto": "fused kernels compute what they can (the kernel plan says what)",
     "off": "layers as transformers and PEFT compute them, and all logits",
 }
 _COPIES = {
