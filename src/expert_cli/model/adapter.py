@@ -99,25 +99,20 @@ def _targets(model: PreTrainedModel, wanted: Sequence[str]) -> list[str]:
     available = [name for name in linear_names(model) if name not in passed_by]
     if tuple(wanted) == ("all-linear",):
         return available
-    paths = [name for name, _ in model.named_modules()]
+    # a layer that carries a state may read weights itself, past an adapter
+    paths = [name for name, _ in model.named_modules() if name.rsplit(".", 1)[-1] not in passed_by]
     missing = [name for name in wanted if not any(re.search(rf"(^|\.){re.escape(name)}$", path) for path in paths)]
     if missing:
         near = min(available, key=lambda name: DamerauLevenshtein.distance(name, missing[0]))
-        told = f"target_modules: {model.config.model_type} has no module {', '.join(missing)} (did you mean {near}?)"
+        told = f"target_modules: {model.config.model_type} has no module {', '.join(missing)} for it (did you mean {near}?)"
         raise InputError(told, f'its linear layers: {", ".join(available)}; "all-linear" takes them all')
-    if strays := [name for name in wanted if name.rsplit(".", 1)[-1] in passed_by]:
-        raise InputError(
-            f"target_modules: {model.config.model_type} reads the weights of {', '.join(strays)} itself, past an adapter",
-            f'its other linear layers: {", ".join(available)}; "all-linear" takes them all',
-        )
-    ends = {id(module): name for name, module in model.named_modules()}
     head, embedding = model.get_output_embeddings(), model.get_input_embeddings()
     if head is not None and getattr(head, "weight", None) is embedding.weight:
-        both = [ends[id(module)].rsplit(".", 1)[-1] for module in (head, embedding)]
-        if tied := [name for name in wanted if name.rsplit(".", 1)[-1] in both]:
+        both = {name.rsplit(".", 1)[-1] for name, module in model.named_modules() if module in (head, embedding)}
+        if tied := both & {name.rsplit(".", 1)[-1] for name in wanted}:
             raise InputError(  # https://github.com/huggingface/peft/issues/2018
-                f"target_modules: {' and '.join(both)} are one weight in {model.config.model_type}: merged, an adapter on "
-                f"{tied[0]} would change both",
+                f"target_modules: {' and '.join(sorted(both))} are one weight in {model.config.model_type}: merged, an "
+                f"adapter on {min(tied)} would change both",
                 'leave it out; rows of single tokens are trained by "trainable_token_indices"',
             )
     return list(wanted)
