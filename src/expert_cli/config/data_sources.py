@@ -177,7 +177,6 @@ def _schema_prompt(data: Data, folders: Sequence[Path]) -> SchemaPromptConfig | 
 
 
 _VARIABLE = re.compile(r"\$\w|\$\{|%\w+%")
-_BRACKETS = re.compile(r"\[[^\]]*\]$")
 
 
 def parse_source(written: str, folders: Sequence[Path]) -> SourceSpec:
@@ -219,18 +218,11 @@ def parse_source(written: str, folders: Sequence[Path]) -> SourceSpec:
     if pattern is not None:
         refuse_parts_of_a_file(written, Path(path), name, config)
         return SourceSpec("files", pattern, split=split)
-    if _BRACKETS.search(path):
-        what = _BRACKETS.sub("", path)
-        message = f'data source "{written}": no such file'
-        raise InputError(message, f'for a part of its rows write "{what}::train[:1000]"')
     hub_id, _, revision = path.partition("@")
     looks_local = format_name(path) or path[0] in "./~\\" or "\\" in path or path[1:2] == ":" or glob.has_magic(path)
     if looks_local or hub_id.count("/") > 1:
         tried = tuple(dict.fromkeys(str(place) for place in places))
         return SourceSpec("file", path, config, split, tried=tried)
-    if path != hub_id and not revision:
-        message = f'data source "{written}": no revision behind "@"'
-        raise InputError(message, "Name a branch, tag or commit: id@revision.")
     return SourceSpec("hub", hub_id, config, split, revision=revision)
 
 

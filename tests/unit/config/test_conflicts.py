@@ -37,7 +37,6 @@ REFUSED: list[tuple[str, str, dict[str, Any]]] = [
     ("dataset.field_mapping.messages", "response", {"dataset": {"field_mapping": {"messages": "a", "response": "b"}}}),
     ("dataset.filters.min_length", "max_length 3", {"dataset": {"filters": {"min_length": 9, "max_length": 3}}}),
     ("dataset.path", "is not a split with a slice", {"dataset": {"path": "rows.jsonl::train[abc]"}}),
-    ("dataset.path", 'write "rows.jsonl::train[:1000]"', {"dataset": {"path": "rows.jsonl[:3]"}}),
     ("rft.prompts", "is missing: method rft draws answers to them", {**RFT, "rft": {}}),
     ("rft.keep", "0, and gold is never", {**RFT, "rft": {**PROMPTS, "keep": 0, "gold": "never"}}),
 ]
