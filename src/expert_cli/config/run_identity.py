@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -37,34 +37,13 @@ STORE = "store"
 """The block that says what decides a run's tokens."""
 
 
-def identity(
-    run: RunConfig,
-    *,
-    files: Sequence[str],
-    store: Mapping[str, str],
-    trusted: str,
-    base: str,
-    template: str,
-    processes: int,
-    versions: Sequence[tuple[str, str]],
-) -> dict[str, Any]:
+def identity(run: RunConfig, store: Mapping[str, str], trusted: str, more: Mapping[str, Any]) -> dict[str, Any]:
     """Return what two equal runs have in common: contents (hashes) and settings, no paths, no machine.
 
-    files: the hashes of the data files. store: the parts of the token store's key. trusted: the hash of the rows that another
-    program saved, where these are trained; else "". base: the hash of the base model. template: the fingerprint of the prompt
-    template. processes: those that began the run. versions: (package, version) pairs. The adapter that it trains on from is
-    read.
+    store: the parts of the token store's key. trusted: the hash of the rows that another program saved, where these are
+    trained; else "". more: by their names, what neither the run nor its store tells.
     """
-    named: dict[str, Any] = {
-        "data": files,
-        "base model": base,
-        "tokenizer": store["tokenizer"],
-        "template": template,
-        "code": code_sha256(),
-        "versions": versions,
-        "processes": processes,
-        **settings_of(run),
-    }
+    named: dict[str, Any] = {**more, "tokenizer": store["tokenizer"], "code": code_sha256(), **settings_of(run)}
     parts = {name: value for name, value in store.items() if named.get(name) != value}
     named[STORE] = parts | {"trusted": trusted or "none"}
     plain: dict[str, Any] = json.loads(redact(json.dumps(named)))

@@ -74,17 +74,14 @@ def begin_run(work: Work) -> None:
 
 def identity_of(work: Work, inputs: DataInputs, trusted: str = "", more_files: Sequence[str] = ()) -> dict[str, Any]:
     """Return what a run has in common with an equal one. more_files: hashes of what it reads beside its rows."""
-    run = work.plan.run
-    return identity(
-        run,
-        files=[*(content_of(file, inputs.hashes.sha256) for file in inputs.located.files()), *more_files],
-        store=dict(inputs.key(run.data).parts),
-        trusted=trusted,
-        base=inputs.source.sha256,
-        template=inputs.template.fingerprint,
-        processes=work.job.num_processes,
-        versions=work.machine.versions,
-    )
+    more = {
+        "data": [*(content_of(file, inputs.hashes.sha256) for file in inputs.located.files()), *more_files],
+        "base model": inputs.source.sha256,
+        "template": inputs.template.fingerprint,
+        "versions": work.machine.versions,
+        "processes": work.job.num_processes,
+    }
+    return identity(work.plan.run, dict(inputs.key(work.plan.run.data).parts), trusted, more)
 
 
 def write_run_json(

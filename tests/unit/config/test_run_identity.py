@@ -47,9 +47,9 @@ def run(tmp_path: Path) -> RunConfig:
 
 def of(run: RunConfig, trusted: str = "", **parts: str) -> dict[str, Any]:
     store = {**PARTS, **{name.replace("_", " "): value for name, value in parts.items()}}
-    hashes = {"base": "e" * 64, "template": PARTS["template"]}
+    hashes = {"data": ["f" * 64], "base model": "e" * 64, "template": PARTS["template"]}
     versions = (("torch", "2.13.0"), ("peft", "0.21.2"))
-    return identity(run, files=["f" * 64], store=store, trusted=trusted, processes=1, versions=versions, **hashes)
+    return identity(run, store, trusted, {**hashes, "processes": 1, "versions": versions})
 
 
 @pytest.mark.parametrize("name", ["filters", "tokenizer", "masking"])
