@@ -7,19 +7,16 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from expert_cli.config.resolve import Overrides
 from expert_cli.errors import TERMINATED, Interrupted, TrainingFailed
-from expert_cli.pipeline.options import QUIET_SETTINGS, Lines, run_train_subprocess, train_command, with_settings
-from expert_cli.runs.metrics import SHARES, mean_shares, padding_share, read_json
-from expert_cli.runs.run_paths import RunPaths
+from expert_cli.pipeline.options import QUIET_SETTINGS, Lines, train_subprocess, with_settings
+from expert_cli.runs.metrics import SHARES, mean_shares, padding_share
 from expert_cli.runs.signals import Terminated, raising_sigterm
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.statistics import mean_of
 
-LOOK_EVERY_S = 1.0
 STRICT = "training.config.on_oom=error"
 """A run that would change its settings to fit the memory is none of those that are compared."""
 
@@ -67,12 +64,9 @@ Run = Callable[[Variant, Overrides, RunCounts, int], RunMeasurement]
 def run_once(variant: Variant, overrides: Overrides, counts: RunCounts, seed: int) -> RunMeasurement:
     """Train in a fresh process and return what was measured. Raises what ended it, with the variant's name."""
     asked = with_settings(overrides, *variant.settings, *QUIET_SETTINGS, STRICT)
-    with TemporaryDirectory(prefix="expert-cli-benchmark-", ignore_cleanup_errors=True) as folder:
-        paths = RunPaths(Path(folder) / "run")
-        asked = replace(asked, seed=seed, max_steps=counts.steps + counts.warmup, output=paths.output)
-        words = train_command(variant.manifest, asked)
-        lines = run_train_subprocess(variant.name, words, paths.output, lambda *_: None, LOOK_EVERY_S)
-        return measure_run(lines, read_json(paths.report_json)["peak_memory_mb"], seed, counts.warmup)
+    asked = replace(asked, seed=seed, max_steps=counts.steps + counts.warmup)
+    lines, report = train_subprocess(variant.name, variant.manifest, asked)
+    return measure_run(lines, report["peak_memory_mb"], seed, counts.warmup)
 
 
 def measure_run(lines: Lines, peak_memory_mb: float, seed: int, warmup: int) -> RunMeasurement:

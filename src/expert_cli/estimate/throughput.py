@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 from typing import NamedTuple
 
 import psutil
@@ -20,9 +18,7 @@ from expert_cli.config.run_config import RunConfig
 from expert_cli.estimate.memory_estimate import CONTEXT_BYTES, MB, Workload
 from expert_cli.model.flops import flops
 from expert_cli.model.loading.quantize import DTYPES
-from expert_cli.pipeline.options import QUIET_SETTINGS, Lines, run_train_subprocess, train_command, with_settings
-from expert_cli.runs.metrics import read_json
-from expert_cli.runs.run_paths import RunPaths
+from expert_cli.pipeline.options import QUIET_SETTINGS, train_subprocess, with_settings
 
 EFFICIENCY: Mapping[str, float] = {"cpu": 0.5, "cuda": 0.3}
 """Share of a large matrix product's speed that a training step reaches: 0.40 to 0.58 on two CPU cores (check_plan of commit
@@ -79,21 +75,18 @@ def probe(run: RunConfig, overrides: Overrides) -> tuple[Figure, Figure]:
     """
     resident = [0]
 
-    def look(pid: int, _: Lines) -> None:
+    def look(pid: int) -> None:
         with suppress(psutil.Error):
             resident.append(psutil.Process(pid).memory_info().rss)
 
-    with tempfile.TemporaryDirectory(prefix="expert-cli-probe-", ignore_cleanup_errors=True) as folder:
-        output = Path(folder) / "run"
-        words = train_command(run.manifest, replace(probe_overrides(run, overrides), output=output))
-        lines = run_train_subprocess("the probe failed", words, output, look, _POLL_S)
-        allocated_mb = read_json(RunPaths(output).report_json)["peak_memory_mb"]
+    asked = probe_overrides(run, overrides)
+    lines, report = train_subprocess("the probe failed", run.manifest, asked, look, _POLL_S)
     tokens_per_s, spread_pct = speed([(line["tokens_real"], line["seconds"]) for line in lines])
     found = Figure(tokens_per_s, max(PROBE_ERROR_PCT, round(spread_pct)), "probe: real steps, just now")
     if run.compute.device == "cpu":
         return found, Figure(max(resident), PROBE_ERROR_PCT, "probe: the largest resident set of real steps")
     source = "probe: what PyTorch held in real steps, and an assumed CUDA context"
-    return found, Figure(allocated_mb * MB + CONTEXT_BYTES, PROBE_ERROR_PCT, source)
+    return found, Figure(report["peak_memory_mb"] * MB + CONTEXT_BYTES, PROBE_ERROR_PCT, source)
 
 
 def speed(steps: Sequence[tuple[int, float]]) -> tuple[float, float]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from expert_cli.config.resolve import Overrides
@@ -23,7 +24,7 @@ from expert_cli.errors import (
     IntegrityError,
     TrainingFailed,
 )
-from expert_cli.runs.metrics import MetricsTail
+from expert_cli.runs.metrics import MetricsTail, read_json
 from expert_cli.runs.run_paths import RunPaths
 from expert_cli.runs.signals import Terminated
 from expert_cli.runs.status import nothing
@@ -106,23 +107,30 @@ def with_settings(asked: Overrides, *settings: str) -> Overrides:
     return replace(asked, settings=tuple(by_key.values()))
 
 
-def train_command(manifest: Path, asked: Overrides) -> list[str]:
-    """Return what stands behind `python` to train a manifest with these overrides."""
-    return ["-m", "expert_cli", *train_words(manifest, asked), "--json", "--quiet"]
+def train_subprocess(
+    name: str, manifest: Path, asked: Overrides, look: Callable[[int], object] = lambda _: None, every_s: float = 1.0
+) -> tuple[Lines, dict[str, Any]]:
+    """Train a manifest in a process and a folder of its own; return the metrics of its optimizer steps, and its report.
 
-
-def run_train_subprocess(
-    name: str, words: Sequence[str], output: Path, look: Callable[[int, Lines], None], every_s: float
-) -> Lines:
-    """Run `python WORDS`, which trains into the run directory `output`; return the metrics of its optimizer steps.
-
-    look: gets the process's id and the lines that metrics.jsonl gained, every `every_s` seconds. What the process prints
-    lies beside `output`. Raises the error that ended the process, `name` before its message; whatever else is raised here
-    ends the process and all that it started.
+    look: gets the process's id every `every_s` seconds. Raises as `run_subprocess` does.
     """
-    logs = output.with_name(f"{output.name}.out"), output.with_name(f"{output.name}.err")
-    tail = MetricsTail(RunPaths(output).metrics)
-    steps: Lines = []
+    with TemporaryDirectory(prefix="expert-cli-", ignore_cleanup_errors=True) as folder:
+        paths = RunPaths(Path(folder) / "run")
+        asked_words = train_words(manifest, replace(asked, output=paths.output))
+        run_subprocess(name, ["-m", "expert_cli", *asked_words, "--json", "--quiet"], Path(folder), look, every_s)
+        steps = [line for line in MetricsTail(paths.metrics).read() if "loss" in line]
+        return steps, read_json(paths.report_json)
+
+
+def run_subprocess(
+    name: str, words: Sequence[str], folder: Path, look: Callable[[int], object], every_s: float
+) -> None:
+    """Run `python WORDS`; what it prints lies in `folder`.
+
+    Raises the error that ended the process, `name` before its message; whatever else is raised here ends the process and all
+    that it started.
+    """
+    logs = folder / "out", folder / "err"
     with logs[0].open("wb") as out, logs[1].open("wb") as err:
         child: subprocess.Popen[Any] = subprocess.Popen(
             [sys.executable, *words], stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=child_environment()
@@ -131,14 +139,11 @@ def run_train_subprocess(
             while child.returncode is None:
                 with suppress(subprocess.TimeoutExpired):
                     child.wait(timeout=every_s)
-                lines = tail.read()
-                steps += [line for line in lines if "loss" in line]
-                look(child.pid, lines)
+                look(child.pid)
         finally:
             end_family(child)
     if child.returncode:
         raise child_error(name, child.returncode, *logs)
-    return steps
 
 
 def child_environment() -> dict[str, str]:

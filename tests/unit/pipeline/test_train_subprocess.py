@@ -1,4 +1,4 @@
-"""A process that trains: what it is started with, what comes back, how it ends."""
+"""A process that trains: how it ends."""
 
 from __future__ import annotations
 
@@ -9,48 +9,25 @@ import psutil
 import pytest
 
 from expert_cli.errors import EnvironmentProblem, ExpertError, InputError, TrainingFailed
-from expert_cli.pipeline.options import Lines, child_error, run_train_subprocess
+from expert_cli.pipeline.options import child_error, run_subprocess
 
-STEPS = """
-import pathlib, sys, time
-metrics = pathlib.Path(sys.argv[1]) / "metrics.jsonl"
-metrics.parent.mkdir()
-with metrics.open("w") as file:
-    for line in ('{"step": 1, "loss": 2.0}', '{"step": 1, "eval_loss": 3.0}', '{"step": 2, "loss": 1.0}'):
-        print(line, file=file, flush=True)
-        time.sleep(0.2)
-"""
 FAMILY = """
-import pathlib, subprocess, sys, time
-metrics = pathlib.Path(sys.argv[1]) / "metrics.jsonl"
-metrics.parent.mkdir()
-other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-metrics.write_text(f'{{"other": {other.pid}}}\\n')
+import subprocess, sys, time
+print(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]).pid, flush=True)
 time.sleep(60)
 """
-
-
-def test_steps_come_back_and_are_seen_on_the_way(tmp_path: Path) -> None:
-    seen: Lines = []
-
-    def look(pid: int, lines: Lines) -> None:
-        seen.extend(lines)
-
-    steps = run_train_subprocess("a", ["-c", STEPS, str(tmp_path / "run")], tmp_path / "run", look, 0.05)
-    assert steps == [{"step": 1, "loss": 2.0}, {"step": 2, "loss": 1.0}]
-    assert seen == [{"step": 1, "loss": 2.0}, {"step": 1, "eval_loss": 3.0}, {"step": 2, "loss": 1.0}]
 
 
 def test_whoever_interrupts_ends_the_whole_family(tmp_path: Path) -> None:
     family: list[int] = []
 
-    def look(pid: int, lines: Lines) -> None:
-        if lines:
-            family.extend([pid, lines[0]["other"]])
+    def look(pid: int) -> None:
+        if other := (tmp_path / "out").read_text(encoding="utf-8"):
+            family.extend([pid, int(other)])
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_train_subprocess("a", ["-c", FAMILY, str(tmp_path / "run")], tmp_path / "run", look, 0.05)
+        run_subprocess("a", ["-c", FAMILY], tmp_path, look, 0.05)
     assert len(family) == 2
     late = time.monotonic() + 30  # a signal reaches a busy process when it is its turn
     while not all(map(has_ended, family)):
