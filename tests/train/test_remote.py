@@ -123,7 +123,7 @@ def crash(manifest: Path, url: str, step: int) -> Path:
     """Train to the end of a step that is not saved; return the local folder."""
     with pytest.raises(Crash):
         train(manifest, url, CrashingAt(step))
-    return paths.local_run(url)
+    return paths.folder_of_url("runs", url)
 
 
 def files_of(folder: Path) -> set[str]:
@@ -192,7 +192,7 @@ def test_training_goes_on_without_its_storage(tmp_path: Path, bucket: str, s3_se
     with pytest.raises(EnvironmentProblem, match=f"the run is done, but not all of it is at {url}: ") as raised:
         train(manifest, url, report)
     assert "--resume auto puts the rest" in raised.value.hint
-    folder = paths.local_run(url)
+    folder = paths.folder_of_url("runs", url)
     assert any(f"it is in {folder}" in line for line in report.lines)
     assert RunPaths(folder).complete.is_file()
     s3_server.door.open()
@@ -208,7 +208,7 @@ def test_what_is_there_stands_and_no_other_folder_is_fetched(tmp_path: Path, buc
     for more in ({}, {"overwrite": True}, {"resume": "auto"}):
         with pytest.raises(RunLocked, match=f"{url} holds something already"):
             train(manifest, url, **more)
-    assert not paths.local_run(url).exists()
+    assert not paths.folder_of_url("runs", url).exists()
 
 
 def test_the_folder_or_url_that_is_further_counts(tmp_path: Path, bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,4 +221,4 @@ def test_the_folder_or_url_that_is_further_counts(tmp_path: Path, bucket: str, m
     StoredFolder(url).remove("checkpoints/checkpoint-4/checkpoint.json")
     write(f"{url}/checkpoints/checkpoint-4/checkpoint.json", b"{}")  # further, and damaged
     done = train(manifest, url, resume="auto")
-    assert done.document["resumed_from"] == f"{paths.local_run(url)}/checkpoints/checkpoint-3"
+    assert done.document["resumed_from"] == f"{paths.folder_of_url('runs', url)}/checkpoints/checkpoint-3"

@@ -104,7 +104,7 @@ def _run(asked: Mapping[str, Any]) -> RunConfig:
     from expert_cli.config.resolve import Overrides
     from expert_cli.hardware import machine
     from expert_cli.utils.object_storage import StoredFolder, place_of
-    from expert_cli.utils.paths import folder_name, stores_of_url
+    from expert_cli.utils.paths import folder_name, folder_of_url
     from expert_cli.utils.process_setup import prepare_process
 
     overrides = Overrides(dataset=asked["dataset"], base_model=asked["base_model"], offline=asked["offline"])
@@ -120,4 +120,4 @@ def _run(asked: Mapping[str, Any]) -> RunConfig:
     if isinstance(place, Path):
         return replace(run, store=(place / below).resolve(), store_url="")
     url = StoredFolder(place).url_of(below)
-    return replace(run, store=stores_of_url(url), store_url=url)
+    return replace(run, store=folder_of_url("stores", url), store_url=url)

@@ -37,7 +37,7 @@ from expert_cli.manifest.reader import LoadedManifest
 from expert_cli.manifest.schema import LONGEST_MODEL_NAME, Base, Decoding, EvaluationBlock
 from expert_cli.manifest.training_config import TrainingConfig
 from expert_cli.utils.object_storage import is_url
-from expert_cli.utils.paths import local_run, project_root, slug, store_folder
+from expert_cli.utils.paths import folder_of_url, project_root, slug, store_folder
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ def decide(
     watching = log_save_eval(config)
     device = _device(config, merged, machine)
     place = overrides.output or folder / "weights" / slug(base.name)
-    output = local_run(place) if isinstance(place, str) else place.resolve()
+    output = folder_of_url("runs", place) if isinstance(place, str) else place.resolve()
     to_train, to_load, stepping = adapter(config, folders), model(of_base, config, folders), optim(config)
     evaluates, named = watching.eval_strategy != "no", (overrides.dataset, overrides.validation)
     rows = resolve_sources(loaded, data, root, *named, evaluates=evaluates)

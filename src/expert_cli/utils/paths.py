@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 from pathlib import Path
+from typing import Literal
 
 import platformdirs
 
@@ -23,9 +24,9 @@ def cache_folder() -> Path:
     return Path(platformdirs.user_cache_dir("expert-cli", appauthor=False))
 
 
-def local_run(url: str) -> Path:
-    """Return where a run that is kept at a URL lies on this machine, which may lose it; it need not exist."""
-    return cache_folder() / "runs" / f"{slug(url)}-{hashlib.sha256(url.encode()).hexdigest()[:8]}"
+def folder_of_url(kind: Literal["runs", "stores"], url: str) -> Path:
+    """Return where this machine keeps what is at a URL, and may lose it: no other URL has it; it need not exist yet."""
+    return cache_folder() / kind / f"{slug(url)}-{hashlib.sha256(url.rstrip('/').encode()).hexdigest()[:8]}"
 
 
 def slug(model_name: str) -> str:
@@ -52,15 +53,10 @@ def folder_name(expert: str) -> str:
 def store_folder(root: Path, expert: str, written: str = "") -> Path:
     """Return the folder of an expert's token stores; of stores at a URL one in this machine's cache."""
     if is_url(written):
-        return stores_of_url(written)
+        return folder_of_url("stores", written)
     written = without_file_scheme(written)
     place = os.path.expanduser(written.replace("\\", "/"))  # noqa: PTH111  Path.expanduser raises where there is no home
     return Path(os.path.realpath(root / (place or f"{STORES}/{folder_name(expert)}/tokenized")))
-
-
-def stores_of_url(url: str) -> Path:
-    """Return this machine's folder for the token stores at a URL: no other URL has it."""
-    return cache_folder() / "stores" / f"{slug(url)}-{hashlib.sha256(url.rstrip('/').encode()).hexdigest()[:8]}"
 
 
 def project_root(manifest: Path) -> Path:

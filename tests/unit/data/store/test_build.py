@@ -27,7 +27,7 @@ from expert_cli.data.store.store_files import FINGERPRINT, FileHashCache, read_f
 from expert_cli.errors import EnvironmentProblem, InputError, IntegrityError
 from expert_cli.hardware.machine import inspect
 from expert_cli.utils.files import write_sealed
-from expert_cli.utils.paths import cache_folder, stores_of_url
+from expert_cli.utils.paths import cache_folder, folder_of_url
 from expert_cli.utils.reporter import NullReporter, Reporter
 from tests import manifests
 from tests.packs import encoded
@@ -383,7 +383,7 @@ def test_where_the_stores_of_an_expert_lie(tmp_path: Path, name: str, written: s
 def test_stores_at_a_url_have_a_folder_of_this_machine(tmp_path: Path) -> None:
     run = planned(tmp_path, "one", "s3://bucket/stores/").run
     assert run.store_url == "s3://bucket/stores/"
-    assert run.store == stores_of_url("s3://bucket/stores") != stores_of_url("s3://other/stores")
+    assert run.store == folder_of_url("stores", "s3://bucket/stores") != folder_of_url("stores", "s3://other/stores")
     assert run.store.is_relative_to(cache_folder())
     run = planned(tmp_path, "one", (tmp_path / "project" / "here").as_uri()).run
     assert (run.store, run.store_url) == (tmp_path / "project" / "here", "")
