@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -168,7 +168,7 @@ class MetricsCallback(TrainerCallback):
         if "loss" in logged:
             self._measured = self._measure()
             self._learning_rate = logged["learning_rate"]
-            logs |= _flat(self._measured)
+            logs |= {name: value for name, value in self._measured.items() if isinstance(value, int | float)}
             logged |= self._measured
             self.bar.update(state.global_step, self._note(self._measured["memory_mb"]))
         if {"loss", EVAL_LOSS} & set(logged) and state.is_world_process_zero:
@@ -212,14 +212,3 @@ class MetricsCallback(TrainerCallback):
         data = self._measured.get("step_time_shares", {}).get("data", 0.0)
         rate += f"  waits for data {data:.0%}" if data >= 0.005 else ""
         return f"{loss}{self.done_here().tokens_per_s:,.0f} tokens/s{rate}  {memory_mb / 1024:.1f} GB"
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
-    """Return numbers of a nest by path, as TensorBoard and its like take them; what is not known is left out."""
-    flat: dict[str, float] = {}
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            flat |= _flat(value, f"{prefix}{name}/")
-        elif value is not None:
-            flat[f"{prefix}{name}"] = value
-    return flat
