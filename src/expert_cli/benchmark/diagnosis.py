@@ -68,8 +68,6 @@ class Diagnosis:
 
 def diagnose(e: Evidence) -> Diagnosis:
     """Name what holds a run back, with at most two things to change."""
-    if not e.on_gpu:
-        e = replace(e, gpu=None)  # what another program does there
     found = _spilled(e) or _by_shares(e)
     return replace(found, advice=found.advice[:MOST_ADVICE])
 
@@ -138,8 +136,8 @@ def _busy(e: Evidence) -> Diagnosis:
 
 def _use(e: Evidence) -> list[str]:
     told = []
-    if e.gpu is not None and e.gpu.utilization is not None:
-        told.append(f"the GPU is busy {e.gpu.utilization:.0f}% of the time")
+    if e.idle is not None:
+        told.append(f"the GPU is busy {1 - e.idle:.0%} of the time")
     if not e.on_gpu and e.cpu_use is not None:
         told.append(f"the run keeps {e.cpu_use:.0%} of {e.cores} cores busy")
     if e.mfu is not None:
@@ -226,6 +224,4 @@ def _gain(share: float | None) -> float | None:
 
 def _has_room(e: Evidence) -> bool:
     """Whether so much of the GPU's memory is free that something which takes more of it may be proposed."""
-    if e.gpu is None or not e.gpu.memory_total_mb:
-        return False
-    return (e.gpu.memory_used_mb or 0.0) / e.gpu.memory_total_mb <= 1 - ROOM
+    return e.free_memory is not None and e.free_memory >= ROOM

@@ -14,17 +14,6 @@ Line = Mapping[str, Any]
 _BLOCKS = ("loader", "optim", "compute", "watch")
 ENOUGH_LINES = 20
 """So many earlier lines are judged where no step was logged while it was watched."""
-_GPU = ("utilization", "memory_used_mb", "memory_total_mb")
-"""Of what the evidence holds the means, by the names of the samples."""
-
-
-@dataclass(frozen=True)
-class GpuFacts:
-    """Means over the watched time."""
-
-    utilization: float | None = None
-    memory_used_mb: float | None = None
-    memory_total_mb: float | None = None
 
 
 @dataclass(frozen=True)
@@ -32,39 +21,22 @@ class Evidence:
     """What was measured; None or empty = not known.
 
     shares: of the watched steps' time (data, host_to_device, forward, backward, optimizer, checkpoint, eval, other; sum 1).
-    run_shares: the same of the whole run, for what happens only now and then. process_cpu_percent: 100 = one core, data
-    workers included. settings: of the run's blocks loader, optim, compute and watch, as run.json has them.
+    run_shares: the same of the whole run, for what happens only now and then. idle, free_memory: shares of the time and of the
+    memory of the run's GPU. cpu_use: the share of the cores that the run keeps busy. settings: of the run's blocks loader,
+    optim, compute and watch, as run.json has them.
     """
 
     shares: Mapping[str, float] = field(default_factory=dict)
     run_shares: Mapping[str, float] = field(default_factory=dict)
     padding_share: float | None = None
     mfu: float | None = None
-    gpu: GpuFacts | None = None
+    on_gpu: bool = False
+    idle: float | None = None
+    free_memory: float | None = None
     spilled_mb: float | None = None
-    process_cpu_percent: float | None = None
+    cpu_use: float | None = None
     cores: int | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def on_gpu(self) -> bool:
-        """Whether the steps run on a GPU, as far as is known."""
-        device = self.settings.get("device")
-        return self.gpu is not None if device is None else bool(device != "cpu")
-
-    @property
-    def idle(self) -> float | None:
-        """The share of the time in which the GPU had nothing to do."""
-        if not self.on_gpu or self.gpu is None or self.gpu.utilization is None:
-            return None
-        return max(0.0, 1 - self.gpu.utilization / 100)
-
-    @property
-    def cpu_use(self) -> float | None:
-        """The share of this machine's cores that the run keeps busy."""
-        if self.process_cpu_percent is None or not self.cores:
-            return None
-        return min(1.0, self.process_cpu_percent / 100 / self.cores)
 
 
 def judged_lines(earlier: Sequence[Line], new: Sequence[Line]) -> Sequence[Line]:
@@ -73,28 +45,26 @@ def judged_lines(earlier: Sequence[Line], new: Sequence[Line]) -> Sequence[Line]
 
 
 def collect_evidence(
-    samples: Sequence[MonitorSample],
-    earlier: Sequence[Line],
-    new: Sequence[Line],
-    run: Mapping[str, Any],
+    samples: Sequence[MonitorSample], earlier: Sequence[Line], new: Sequence[Line], run: Mapping[str, Any]
 ) -> Evidence:
     """Return the evidence of a watched stretch: samples, the metric lines before and during it, and run.json."""
     judged = judged_lines(earlier, new)
+    settings = {key: value for name in _BLOCKS for key, value in part(run, "config", name).items()}
     samples = [sample for sample in samples if sample.alive is not False]  # what a machine does after the run's end
-    cores = number(run, "machine", "cores") or os.cpu_count()
+    # beside a run on a CPU a GPU is another program's
+    gpu = [] if settings.get("device") == "cpu" else of_gpu(samples, main_gpu(samples))
+    busy, used, total = (mean(values_of(gpu, name)) for name in ("utilization", "memory_used_mb", "memory_total_mb"))
+    cpu, cores = mean(values_of(samples, "cpu_percent")), int(number(run, "machine", "cores") or os.cpu_count() or 1)
     return Evidence(
         shares=mean_shares(judged),
         run_shares=mean_shares([*earlier, *new]),
         padding_share=padding_share([*earlier, *new]),
         mfu=mean(*rates(judged, "mfu")),
-        gpu=_gpu_sampled(samples),
+        on_gpu=settings.get("device", "cuda" if gpu else "cpu") != "cpu",
+        idle=None if busy is None else max(0.0, 1 - busy / 100),
+        free_memory=1 - (used or 0.0) / total if total else None,
         spilled_mb=max(numbers(judged, "spilled_mb"), default=None),
-        process_cpu_percent=mean(values_of(samples, "cpu_percent")),
-        cores=None if cores is None else int(cores),
-        settings={key: value for name in _BLOCKS for key, value in part(run, "config", name).items()},
+        cpu_use=None if cpu is None else min(1.0, cpu / 100 / cores),
+        cores=cores,
+        settings=settings,
     )
-
-
-def _gpu_sampled(samples: Sequence[MonitorSample]) -> GpuFacts | None:
-    looks = of_gpu(samples, main_gpu(samples))
-    return GpuFacts(**{name: mean(values_of(looks, name)) for name in _GPU}) if looks else None

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from expert_cli.benchmark.diagnosis import diagnose
-from expert_cli.benchmark.evidence import Evidence, GpuFacts
+from expert_cli.benchmark.evidence import Evidence
 from expert_cli.runs.metrics import read_json
 from tests.train.projects import SCHEMAS
 
@@ -32,7 +31,6 @@ CUDA: Settings = {
     "eval_steps": 50,
 }
 CPU: Settings = {**CUDA, "device": "cpu", "torch_compile": False}
-BUSY = GpuFacts(97, 60_000, 140_000)
 
 
 def shares(data: float = 0.0, other: float = 0.0, **more: float) -> dict[str, float]:
@@ -47,43 +45,40 @@ def shares(data: float = 0.0, other: float = 0.0, **more: float) -> dict[str, fl
     }
 
 
-def on_gpu(gpu: GpuFacts = BUSY, settings: Settings = CUDA, **facts: Any) -> Evidence:
-    return Evidence(**{"gpu": gpu, "settings": settings, "cores": 16, "shares": shares(), **facts})
+def on_gpu(idle: float | None = 0.03, settings: Settings = CUDA, **facts: Any) -> Evidence:
+    known: dict[str, Any] = {"on_gpu": True, "idle": idle, "free_memory": 0.5, "settings": settings, "cores": 16}
+    return Evidence(**{**known, "shares": shares(), **facts})
 
 
 def on_cpu(settings: Settings = CPU, **facts: Any) -> Evidence:
-    return Evidence(**{"settings": settings, "cores": 4, "shares": shares(), "process_cpu_percent": 380, **facts})
-
-
-def idling(utilization: float, **facts: Any) -> GpuFacts:
-    return replace(BUSY, utilization=utilization, **facts)
+    return Evidence(**{"settings": settings, "cores": 4, "shares": shares(), "cpu_use": 0.95, **facts})
 
 
 CASES: dict[str, tuple[Evidence, str, float | None]] = {
     # evidence, verdict, bound of the first advice (0: no advice; None: advice without a bound)
     "nothing known": (Evidence(), "not enough data", 0),
     "no step yet, GPU busy": (on_gpu(shares={}), "not enough data", 0),
-    "60 % waiting": (on_gpu(idling(30), shares=shares(0.6)), "waiting for data", 2.5),
-    "waiting hidden behind a busy GPU": (on_gpu(idling(95), shares=shares(0.2)), "healthy", 0),
-    "waiting, utilization not told": (on_gpu(idling(None), shares=shares(0.25)), "waiting for data", 4 / 3),
+    "60 % waiting": (on_gpu(0.7, shares=shares(0.6)), "waiting for data", 2.5),
+    "waiting hidden behind a busy GPU": (on_gpu(0.05, shares=shares(0.2)), "healthy", 0),
+    "waiting, utilization not told": (on_gpu(None, shares=shares(0.25)), "waiting for data", 4 / 3),
     "waiting just notable": (on_cpu(shares=shares(0.10)), "waiting for data", 1 / 0.9),
     "waiting just not notable": (on_cpu(shares=shares(0.0999)), "healthy", 0),
     "copying from pageable memory": (
-        on_gpu(idling(70), {**CUDA, "pin_memory": False}, shares=shares(0.05, host_to_device=0.2)),
+        on_gpu(0.3, {**CUDA, "pin_memory": False}, shares=shares(0.05, host_to_device=0.2)),
         "waiting for data",
         4 / 3,
     ),
     "spilling outweighs all else": (
-        on_gpu(idling(30), shares=shares(0.6), spilled_mb=4_000),
+        on_gpu(0.7, shares=shares(0.6), spilled_mb=4_000),
         "memory spilling to the host",
         None,
     ),
     "shared memory just too much": (on_gpu(spilled_mb=64.0), "memory spilling to the host", None),
-    "checkpoints": (on_gpu(idling(80), run_shares=shares(checkpoint=0.2)), "checkpointing", 1 / 0.85),
+    "checkpoints": (on_gpu(0.2, run_shares=shares(checkpoint=0.2)), "checkpointing", 1 / 0.85),
     "evaluation": (on_gpu(shares=shares(eval=0.4)), "evaluation", 1 / 0.7),
     "evaluation before waiting, the larger wins": (on_cpu(shares=shares(0.2, eval=0.3)), "evaluation", 1 / 0.775),
-    "GPU idles, nothing waits": (on_gpu(idling(40)), "launch-bound", 2.5),
-    "GPU idles just not notably": (on_gpu(idling(90.1)), "healthy", 0),
+    "GPU idles, nothing waits": (on_gpu(0.6), "launch-bound", 2.5),
+    "GPU idles just not notably": (on_gpu(0.099), "healthy", 0),
     "program around the steps, no NVML": (on_gpu(None, shares=shares(other=0.25)), "launch-bound", 0),
     "padding": (on_gpu(settings={**CUDA, "packing": "off"}, padding_share=0.5), "compute-bound", 2.0),
     "padding just not notable": (on_gpu(settings={**CUDA, "packing": "off"}, padding_share=0.0999), "healthy", 0),
@@ -114,7 +109,7 @@ def test_verdicts(evidence: Evidence, name: str, bound: float | None) -> None:
 
 
 CHANGES: dict[str, tuple[Evidence, list[dict[str, str]]]] = {
-    "two workers first": (on_gpu(idling(30), shares=shares(0.6)), [{f"{C}dataloader_num_workers": "2"}]),
+    "two workers first": (on_gpu(0.7, shares=shares(0.6)), [{f"{C}dataloader_num_workers": "2"}]),
     "no more workers than cores": (on_cpu({**CPU, "num_workers": 3}, shares=shares(0.6)), []),
     "half of the batch, twice the accumulation": (
         on_gpu(spilled_mb=900.0),
@@ -125,7 +120,7 @@ CHANGES: dict[str, tuple[Evidence, list[dict[str, str]]]] = {
         [{f"{C}eval_steps": "200"}, {"--validation": "PATH"}],
     ),
     "a larger batch, then compiling": (
-        on_gpu(idling(40), {**CUDA, "torch_compile": False}),
+        on_gpu(0.6, {**CUDA, "torch_compile": False}),
         [{f"{C}batch_size": "16", f"{C}gradient_accumulation_steps": "2"}, {f"{C}torch_compile": "true"}],
     ),
 }
@@ -134,8 +129,3 @@ CHANGES: dict[str, tuple[Evidence, list[dict[str, str]]]] = {
 @pytest.mark.parametrize(("evidence", "changes"), CHANGES.values(), ids=CHANGES.keys())
 def test_advice(evidence: Evidence, changes: list[dict[str, str]]) -> None:
     assert [dict(advice.changes) for advice in diagnose(evidence).advice] == changes
-
-
-def test_another_programs_gpu_is_no_evidence() -> None:
-    told = diagnose(on_cpu(gpu=BUSY)).evidence
-    assert not [text for text in told if "GPU" in text]

@@ -87,6 +87,7 @@ def test_of_several_gpus_the_busiest_is_looked_at(tmp_path: Path) -> None:
     samples = [MonitorSample(1.0, (gpu_sample(0, 1.0), gpu_sample(1, 90.0)))]
     assert [main_gpu(samples), main_gpu([])] == [1, None]
     document = monitor.MonitorSession(monitor.MonitoredRun(run_folder(tmp_path), None), samples=samples).as_json()
+    assert not [text for text in document["evidence"] if "GPU" in text], "beside a run on a CPU it is another program's"
     assert document["gpu"]["index"] == 1
     assert document["gpu"]["utilization"] == {"mean": 90.0, "min": 90.0, "max": 90.0}
 
