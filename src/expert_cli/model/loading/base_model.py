@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from expert_cli.config.run_config import RunConfig
 from expert_cli.errors import EnvironmentProblem, InputError, IntegrityError
-from expert_cli.model.loading.file_checks import check_folder, only_gguf, weights_sha256
+from expert_cli.model.loading.file_checks import check_folder, weights_sha256
 from expert_cli.model.loading.names import ELSEWHERE, HubId, last_part, parse_model_name
 from expert_cli.utils.paths import cache_folder
 from expert_cli.utils.reporter import Reporter
@@ -93,16 +93,17 @@ def fetch_model(
         except EnvironmentProblem as error:
             told = f"Without safetensors, or not fetched completely. {ELSEWHERE}"
             raise EnvironmentProblem(f"{meaning.id}: {error.message}", told) from error
-    file = only_gguf(place) if place.is_dir() else place
-    if file is None:
+    if place.is_dir():
         return LocalModel(name, "folder", place, _checked(place, sha256))
-    if file.suffix.lower() != ".gguf":
-        raise InputError(f"{file} is neither a folder nor a GGUF file", "Name the folder that holds config.json")
+    if place.suffix.lower() != ".gguf":
+        raise InputError(f"{place} is neither a folder nor a GGUF file", "Name the folder that holds config.json")
     from expert_cli.model.loading.gguf import convert, gguf_sha256  # pulls in torch
 
-    found = known or gguf_sha256(file)
-    _require(found, sha256, file)
-    return LocalModel(name, "package" if known else "gguf", convert(file, found, cache, report), found, gguf=file.name)
+    found = known or gguf_sha256(place)
+    _require(found, sha256, place)
+    return LocalModel(
+        name, "package" if known else "gguf", convert(place, found, cache, report), found, gguf=place.name
+    )
 
 
 def _checked(folder: Path, wanted: str) -> str:

@@ -28,7 +28,7 @@ def check_folder(folder: Path) -> list[Path]:
         hint = "Name the base model that the adapter was trained on"
         raise EnvironmentProblem(f"{folder} is an adapter, not a base model", hint)
     if not (folder / "config.json").is_file():
-        hint = "A model folder holds config.json and *.safetensors"
+        hint = "A model folder holds config.json and *.safetensors; of a GGUF name the file"
         raise EnvironmentProblem(f"{folder} is no model folder: no config.json in it", hint)
     _refuse_code(folder)
     files = _weights(folder)
@@ -47,15 +47,6 @@ def weights_sha256(files: list[Path]) -> str:
         return sha256_of(files[0])
     lines = (f"{sha256_of(file)}  {file.name}\n" for file in files)
     return hashlib.sha256("".join(lines).encode()).hexdigest()
-
-
-def only_gguf(folder: Path) -> Path | None:
-    """Return the GGUF file of a folder that is no transformers model; raise InputError where there are several."""
-    found = [] if (folder / "config.json").is_file() else sorted(folder.glob("*.gguf"))
-    if len(found) > 1:
-        names = ", ".join(file.name for file in found[:4])
-        raise InputError(f"{folder} holds {len(found)} GGUF files: {names}", "Name the file instead of the folder")
-    return found[0] if found else None
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -157,13 +157,9 @@ def test_the_sha256_of_the_manifest_is_compared(model: Path, tmp_path: Path) -> 
         find("model", tmp_path, "0" * 64)
 
 
-def test_a_gguf_file_is_taken_from_a_folder_that_holds_one(tmp_path: Path) -> None:
-    (tmp_path / "model").mkdir()
-    write_gguf(tmp_path / "model" / "a.gguf")
-    assert (find("model", tmp_path).kind, find("model", tmp_path).gguf) == ("gguf", "a.gguf")
-    (tmp_path / "model" / "b.gguf").write_bytes(b"GGUF")
-    with pytest.raises(InputError, match=r"2 GGUF files: a\.gguf, b\.gguf"):
-        find("model", tmp_path)
+def test_a_file_is_a_gguf(tmp_path: Path) -> None:
+    write_gguf(tmp_path / "a.gguf")
+    assert (find("a.gguf", tmp_path).kind, find("a.gguf", tmp_path).gguf) == ("gguf", "a.gguf")
     (tmp_path / "model.bin").write_bytes(b"x")
     with pytest.raises(InputError, match="neither a folder nor a GGUF file"):
         find("model.bin", tmp_path)
