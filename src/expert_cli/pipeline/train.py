@@ -23,7 +23,7 @@ from expert_cli.data.packing.packed_dataset import TrainingData
 from expert_cli.data.sources import require_apart
 from expert_cli.data.store.build import TokenStore, trusted_sha256
 from expert_cli.data.store.documents import Documents
-from expert_cli.data.store.lookup import StoreKey, foreign_store
+from expert_cli.data.store.lookup import foreign_store
 from expert_cli.errors import InputError
 from expert_cli.hardware.devices import DEVICES
 from expert_cli.hardware.machine import Machine
@@ -126,7 +126,6 @@ def _train(work: Work) -> RunResult:
     if run.compute.fsdp and options.max_forget is not None:
         raise InputError("--max-forget does not go with fsdp: no process has the whole model", "leave one of them out")
     inputs = training_inputs(run, report)
-    key = inputs.key(run.data)
     checkpoints = _checkpoints(work, inputs)
     resumed = checkpoints.resumed
     plan = laid_out(work.plan, inputs, report)  # behind the identity, which is that of the run as asked for
@@ -135,7 +134,7 @@ def _train(work: Work) -> RunResult:
     if job.is_main_process:
         begin_run(work)
     with rank0_first():
-        store = _store(run, inputs, key, options, report)
+        store = _store(run, inputs, options, report)
     data = training_data(store, inputs, run, report)
     set_seed(run.seed)
     DEVICES[run.compute.device].set_flags(tf32=run.compute.tf32)
@@ -207,11 +206,9 @@ def _goes_on(
     return resumed, begun_as(before, what, options.allow_drift)
 
 
-def _store(run: RunConfig, inputs: DataInputs, key: StoreKey, options: RunOptions, report: Reporter) -> TokenStore:
+def _store(run: RunConfig, inputs: DataInputs, options: RunOptions, report: Reporter) -> TokenStore:
     how = {"locked": options.locked is not None, "trusting": options.trust_store}
     store = store_for(run, inputs, report, **how)
-    if store.key != key and not options.trust_store:
-        raise InputError("the data changed while the run began", "wait until it is written, then start again")
     report.info(f"store     {store.status}: {store.place}" + (f", in {store.seconds:.1f} s" if store.seconds else ""))
     return staged_store(store, options.stage, report) if options.stage else store
 
