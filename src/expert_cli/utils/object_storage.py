@@ -34,19 +34,13 @@ _LIBRARIES |= {"httpcore", "httpcore2", "httpx", "httpx2", "urllib3"}  # the hub
 _VERSIONS = ("ETag", "md5Hash", "etag", "blob_id", "generation", "last_modified", "mtime", "created")
 """Under which name a file system tells what it knows an object's content by."""
 
-OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
-"""As the hub client reads them: the first that is not empty decides."""
-
 
 def forbidden_by(*, asked: bool) -> str:
     """Return what forbids the network, as the hub client read it at its import; "" where nothing does."""
     from huggingface_hub import constants
 
-    reasons = ["--offline is given"] if asked else []
-    if constants.HF_HUB_OFFLINE:
-        name = next((name for name in OFFLINE if os.environ.get(name)), OFFLINE[0])
-        reasons.append(f"the variable {name} is set ({name}={os.environ.get(name, '')})")
-    return " and ".join(reasons)
+    reasons = {"--offline is given": asked, "HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE is set": constants.HF_HUB_OFFLINE}
+    return " and ".join(why for why, holds in reasons.items() if holds)
 
 
 def is_url(written: str | os.PathLike[str]) -> bool:

@@ -24,12 +24,11 @@ def check_folder(folder: Path) -> list[Path]:
     (auto_map without a class in transformers; an attention implementation to fetch, CVE-2026-4372), IntegrityError for
     files that are cut off.
     """
-    if (folder / "adapter_config.json").is_file() and not (folder / "config.json").is_file():
-        hint = "Name the base model that the adapter was trained on"
-        raise EnvironmentProblem(f"{folder} is an adapter, not a base model", hint)
     if not (folder / "config.json").is_file():
+        is_adapter = (folder / "adapter_config.json").is_file()
+        told = "is an adapter: name its base model" if is_adapter else "is no model folder: no config.json in it"
         hint = "A model folder holds config.json and *.safetensors; of a GGUF name the file"
-        raise EnvironmentProblem(f"{folder} is no model folder: no config.json in it", hint)
+        raise EnvironmentProblem(f"{folder} {told}", hint)
     _refuse_code(folder)
     files = _weights(folder)
     for file in files:
