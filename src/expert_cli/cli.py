@@ -81,12 +81,13 @@ def command(name: str) -> Any:
     run = getattr(import_module(f"expert_cli.commands.{function}"), function)
 
     def with_console(as_json: Json = False, quiet: Quiet = False, debug: Debug = False, **asked: Any) -> None:
+        del debug  # which `main` looks for
         try:
             Path.cwd()
         except FileNotFoundError as error:  # torch would end the process without a word of ours
             raise EnvironmentProblem("the folder that you are in was removed", "change to another one") from error
         try:
-            run(_console(name, as_json=as_json, quiet=quiet, debug=debug), **asked)
+            run(_console(name, as_json=as_json, quiet=quiet), **asked)
         except ThresholdNotMet as missed:  # the result, which is one document with --json, is written already
             raise typer.Exit(missed.exit_code) if as_json else missed from None
 

@@ -67,18 +67,16 @@ def test_no_name_leads_out_of_the_output_folder(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"experts", "out"}
 
 
-def test_what_failed_is_said_at_the_end(tmp_path: Path) -> None:
+def test_one_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
     experts = tmp_path / "experts"
     project(experts / "a", name="expert-a", base={"name": str(tmp_path / "nowhere")})
     project(experts / "b", name="expert-b")
     project(experts / "c", name="expert-c", max_seq_length="long")
     done = CliRunner().invoke(app, ["pretokenize", "--all", str(experts), "--quiet"], catch_exceptions=False)
-    said = [line for line in done.stderr.splitlines() if line.startswith(("warning: 2", "error: "))]
-    assert said[0] == "warning: 2 of 3 experts failed"
-    assert said[1].startswith(f"error: {experts / 'a' / 'manifest.json'}: ")
-    assert str(tmp_path / "nowhere") in said[1]
-    assert said[2].startswith(f"error: {experts / 'c' / 'manifest.json'}:")
-    assert said[2].count("manifest.json") == 1
+    said = [line for line in done.stderr.splitlines() if line.startswith("warning: ")]
+    assert said[0].startswith(f"warning: {experts / 'a' / 'manifest.json'}: ")
+    assert str(tmp_path / "nowhere") in said[0]
+    assert said[-1].startswith(f"warning: {experts / 'c' / 'manifest.json'}:")
     assert "expert-b: built" in done.stdout
 
 

@@ -56,7 +56,7 @@ def pretokenize(
         raise InputError(f"--all: no */manifest.json in {experts}" if every else "give --manifest PATH, or --all")
     function = api.explain_store if explain else api.pretokenize
     rows: list[dict[str, object]] = []
-    failed: list[tuple[Path, ExpertError]] = []
+    failed: list[dict[str, str | int]] = []
     for path in manifests:
         own = {**asked, "manifest": path, "own_folder": every or len(manifests) > 1}
         try:
@@ -64,23 +64,16 @@ def pretokenize(
         except ExpertError as error:
             if len(manifests) == 1:
                 raise
-            if console.debug:
-                console.trace()
-            failed.append((path, error))
+            console.warning(f"{path}: {error.message}; {error.hint}")
+            failed.append({"manifest": str(path), **error.as_json()})
             continue
         rows.append(found.as_json())
         if not console.as_json:
             _show(console, found)
     if console.as_json:
-        told = [{"manifest": str(path), **why.as_json()} for path, why in failed]
-        console.document({"stores": rows, **({"failed": told} if failed else {})})
-    elif failed:
-        console.warning(f"{len(failed)} of {len(manifests)} experts failed")
-        for path, why in failed:
-            where = "" if why.message.startswith(str(path)) else f"{path}: "
-            console.fail(f"{where}{why.message}", why.hint, why.exit_code)
+        console.document({"stores": rows, **({"failed": failed} if failed else {})})
     if failed:
-        raise typer.Exit(failed[0][1].exit_code)
+        raise typer.Exit(int(failed[0]["exit_code"]))
 
 
 def _show(console: Console, found: StoreReport | StoreExplanation) -> None:

@@ -77,16 +77,14 @@ class _Stream(rich.console.Console):
 class Console(Reporter):
     """Writes to the terminal: live bars where there is one, plain lines where there is none.
 
-    as_json: stdout gets one JSON document and nothing else. quiet: only warnings, errors and results. debug: errors that do
-    not end the command are told with their traceback, too.
+    as_json: stdout gets one JSON document and nothing else. quiet: only warnings, errors and results.
     """
 
-    def __init__(self, command: str, *, as_json: bool = False, quiet: bool = False, debug: bool = False) -> None:
+    def __init__(self, command: str, *, as_json: bool = False, quiet: bool = False) -> None:
         """Open both streams."""
         self.command = command
         self.as_json = as_json
         self.quiet = quiet
-        self.debug = debug
         self._out = _Stream(stderr=False)
         self._err = _Stream(stderr=True)
 
