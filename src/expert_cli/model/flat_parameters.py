@@ -16,8 +16,8 @@ _MOMENTS = {"adamw": 2, "lion": 1, "rmsprop": 1, "adagrad": 1, "sgd": 0}
 class FlatParameters:
     """The trained tensors of a model, fp32, and their gradients as views of two flat buffers.
 
-    flat: the parameter [numbers] that the optimizer is given, with its gradient. Both buffers are written to, never replaced:
-    a CUDA graph holds their addresses.
+    flat: the parameter [numbers] that the optimizer is given; gradient: its own. Both buffers are written to, never replaced: a
+    CUDA graph holds their addresses.
     """
 
     def __init__(self, named: Iterable[tuple[str, torch.nn.Parameter]]) -> None:
@@ -27,19 +27,13 @@ class FlatParameters:
         self._layer_of = [name.split(".lora_")[0] for name, _ in pairs]
         values = torch.cat([parameter.detach().flatten() for parameter in self.parameters])
         self.flat = torch.nn.Parameter(values)
-        self.flat.grad = torch.zeros_like(values)
+        self.gradient = self.flat.grad = torch.zeros_like(values)
         sizes = [parameter.numel() for parameter in self.parameters]
-        parts = zip(torch.split(values, sizes), torch.split(self.flat.grad, sizes), strict=True)
+        parts = zip(torch.split(values, sizes), torch.split(self.gradient, sizes), strict=True)
         for parameter, (value, gradient) in zip(self.parameters, parts, strict=True):
             parameter.data, parameter.grad = value.view_as(parameter), gradient.view_as(parameter)
         self._moved: torch.Tensor | None = None
         self._steps = 0
-
-    @property
-    def gradient(self) -> torch.Tensor:
-        """All gradients, [numbers]."""
-        assert self.flat.grad is not None  # noqa: S101
-        return self.flat.grad
 
     def clip(self, largest: float) -> torch.Tensor:
         """Scale gradients to a common norm of at most `largest` (0: none); return the norms before, [1 + tensors]."""
