@@ -123,14 +123,13 @@ def latest_valid(folder: Path) -> tuple[Path | None, list[str]]:
     return None, damaged
 
 
-def rotate(folder: Path, keep: int | None, protect: set[int]) -> list[Path]:
-    """Remove all but the `keep` newest checkpoints (None: all are kept) and the steps in `protect`; return what went.
+def rotate(folder: Path, keep: int | None, protect: set[int]) -> None:
+    """Remove all but the `keep` newest checkpoints (None: all are kept) and the steps in `protect`.
 
     At least LEAST are kept, and only those count whose files are all there in their sizes; what has no manifest is not ours.
     """
     if keep is None:
-        return []
-    removed: list[Path] = []
+        return
     good = 0
     for path in _newest_first(folder):
         whole = not _damage(path, hashed=False)
@@ -141,9 +140,7 @@ def rotate(folder: Path, keep: int | None, protect: set[int]) -> list[Path]:
         hidden = folder / f".removed-{_step(path)}"
         with suppress(OSError):  # somebody reads it, or removes it by hand: what is hidden goes the next time
             path.rename(hidden)
-            removed.append(path)
             remove(hidden)
-    return removed
 
 
 def _fill(beside: Path, step: int, serial: int, parts: CheckpointState) -> None:

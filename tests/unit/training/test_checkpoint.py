@@ -159,9 +159,8 @@ ROTATED: dict[str, tuple[int | None, set[int], list[int]]] = {
 @pytest.mark.parametrize(("keep", "protect", "left"), ROTATED.values(), ids=ROTATED.keys())
 def test_rotation(tmp_path: Path, keep: int | None, protect: set[int], left: list[int]) -> None:
     written(tmp_path, *range(1, 6))
-    gone = rotate(tmp_path, keep, protect)
+    rotate(tmp_path, keep, protect)
     assert names(tmp_path) == [f"checkpoint-{step}" for step in left]
-    assert len(gone) == 5 - len(left)
 
 
 def test_what_is_not_whole_does_not_count_as_kept(tmp_path: Path) -> None:

@@ -28,9 +28,8 @@ def copy_bytes(model: torch.nn.Module) -> int:
     return sum(2 * m.in_features * m.out_features for m in model.modules() if isinstance(m, Linear4bit))
 
 
-def dequantize_linears(model: torch.nn.Module, dtype: torch.dtype, *, keep_packed: bool = False) -> int:
-    """Replace every Linear4bit by a frozen Linear with its unpacked weight; return how many. keep_packed: to restore it."""
-    replaced = 0
+def dequantize_linears(model: torch.nn.Module, dtype: torch.dtype, *, keep_packed: bool = False) -> None:
+    """Replace every Linear4bit by a frozen Linear with its unpacked weight. keep_packed: to restore it."""
     for parent, name, layer in _children(model, Linear4bit):
         weight, has_bias = frozen_weight(layer, dtype), layer.bias is not None
         plain = DequantizedLinear(layer.in_features, layer.out_features, bias=has_bias, device="meta")
@@ -42,8 +41,6 @@ def dequantize_linears(model: torch.nn.Module, dtype: torch.dtype, *, keep_packe
             # beside the model: neither moved with it nor counted among its layers
             object.__setattr__(plain, "packed", layer)
         setattr(parent, name, plain.train(layer.training))
-        replaced += 1
-    return replaced
 
 
 def frozen_weight(layer: Any, dtype: torch.dtype) -> torch.Tensor:

@@ -165,7 +165,7 @@ def test_loss_and_gradients_are_bitwise_the_same(tmp_path: Path, kind: AdapterTy
     """Of PEFT's LoRA and of our DoRA: a fused layer adds its products up before they are rounded."""
     folder = tiny.tiny_model_folder(tmp_path, dtype=torch.bfloat16)
     packed, unpacked = (loaded(folder, "int4", dtype) for _ in range(2))
-    assert dequantize_linears(unpacked, dtype) == 14
+    dequantize_linears(unpacked, dtype)
     models = [adapted(kind, base) for base in (packed, unpacked)]
     found, expected = (step(ours(model, kind) if kind == "dora" else model, dtype) for model in models)
     assert distance(found, expected) == 0
