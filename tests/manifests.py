@@ -7,6 +7,11 @@ import os
 from pathlib import Path
 from typing import Any
 
+from expert_cli.config.resolve import Overrides, decide
+from expert_cli.config.run_config import RunConfig
+from expert_cli.hardware.machine import Machine
+from expert_cli.manifest.reader import LoadedManifest
+
 
 def small(**config: Any) -> dict[str, Any]:
     """Return a valid schema 2.0 manifest; `config` adds to or replaces `training.config`."""
@@ -37,3 +42,8 @@ SHARED = sorted(Path(os.environ.get("EXPERT_CLI_MANIFESTS", ROOT.parent / "share
 def name_of(path: Path) -> str:
     """Return the name of a manifest in a test's id."""
     return f"{path.parent.name}/{path.name}"
+
+
+def resolve(loaded: LoadedManifest, machine: Machine, overrides: Overrides = Overrides()) -> RunConfig:
+    """Return the run that a manifest comes to."""
+    return decide(loaded, machine, overrides)[0]

@@ -116,11 +116,6 @@ def merge(loaded: LoadedManifest, base: Base, index: int | None, overrides: Over
     return Merged(loaded, base, index, TrainingConfig.model_validate(values), origins, dropped)
 
 
-def resolve(loaded: LoadedManifest, machine: Machine, overrides: Overrides = Overrides()) -> RunConfig:
-    """Return what `decide` decides, without what became of the keys."""
-    return decide(loaded, machine, overrides)[0]
-
-
 def decide(
     loaded: LoadedManifest, machine: Machine, overrides: Overrides = Overrides(), *, index: int | None = None
 ) -> tuple[RunConfig, Decided]:

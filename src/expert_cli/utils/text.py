@@ -31,9 +31,9 @@ def count(done: float, total: float | None, unit: str) -> str:
     return f"{write(done)}{of_total} {shown}".rstrip()
 
 
-def plural(count: int, one: str, many: str = "") -> str:
-    """Return a count and what is counted; many: where it is not `one` with an s."""
-    return f"{count:,} {one if count == 1 else many or f'{one}s'}"
+def plural(count: int, one: str) -> str:
+    """Return a count and what is counted."""
+    return f"{count:,} {one if count == 1 else f'{one}s'}"
 
 
 def clean(text: str) -> str:

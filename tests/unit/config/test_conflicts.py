@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from expert_cli.config.plan import make_plan
-from expert_cli.config.resolve import Overrides, resolve
+from expert_cli.config.resolve import Overrides
 from expert_cli.errors import ManifestError
 from expert_cli.manifest.reader import load_manifest
 from tests import manifests
@@ -56,7 +56,7 @@ def manifest_with(base: dict[str, Any], evaluation: dict[str, Any], **training: 
 def test_what_does_not_go_together(tmp_path: Path, key: str, words: str, blocks: dict[str, Any]) -> None:
     loaded = load_manifest(manifests.write(tmp_path, manifest_with(**{"base": {}, "evaluation": {}, **blocks})))
     with pytest.raises(ManifestError) as caught:
-        resolve(loaded, CPU)
+        manifests.resolve(loaded, CPU)
     (fault,) = caught.value.faults
     assert fault.key == f"training.{key}"
     assert words in f"{fault.message}; {fault.suggestion}"
@@ -68,7 +68,7 @@ def test_a_pair_that_two_layers_make_is_refused_where_the_one_that_won_stands(tm
     manifest["base_models"][0]["config"] = {"fp16": True}
     path = manifests.write(tmp_path, manifest)
     with pytest.raises(ManifestError, match="fp16 and bf16 are both true") as caught:
-        resolve(load_manifest(path), CPU)
+        manifests.resolve(load_manifest(path), CPU)
     (fault,) = caught.value.faults
     assert fault.key == "base_models[0].config.fp16"
     assert '"fp16"' in path.read_text(encoding="utf-8").splitlines()[fault.line - 1]
@@ -80,7 +80,7 @@ def test_a_cache_behind_a_link_that_leads_out_is_refused(tmp_path: Path) -> None
     (root / "link").symlink_to(tmp_path, target_is_directory=True)
     loaded = load_manifest(manifests.write(root / "experts" / "e", manifests.small(pretokenized_cache="link/store")))
     with pytest.raises(ManifestError, match="outside the project root"):
-        resolve(loaded, CPU)
+        manifests.resolve(loaded, CPU)
 
 
 SCHEMAS = {
@@ -102,10 +102,10 @@ def test_what_is_no_json_schema_is_a_fault(tmp_path: Path, schema: dict[str, Any
     assert loaded.manifest.training.decoding is not None
     assert loaded.manifest.training.decoding.json_schema == schema
     if not words:
-        resolve(loaded, CPU)
+        manifests.resolve(loaded, CPU)
         return
     with pytest.raises(ManifestError, match="is no JSON Schema: ") as caught:
-        resolve(loaded, CPU)
+        manifests.resolve(loaded, CPU)
     assert words in caught.value.faults[0].message
     assert caught.value.faults[0].key == "training.decoding.json_schema"
 

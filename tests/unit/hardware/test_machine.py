@@ -19,7 +19,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 import expert_cli
-from expert_cli.config.resolve import Overrides, resolve
+from expert_cli.config.resolve import Overrides
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.hardware import machine, nvml
 from expert_cli.hardware.devices import DEVICES, Device, device_of, is_out_of_memory
@@ -295,7 +295,7 @@ def test_the_base_model_is_loaded_where_this_process_computes(tmp_path: Path, mo
 def test_every_device_is_planned_on_its_own_machine_and_refused_elsewhere(device: Device, tmp_path: Path) -> None:
     loaded = load_manifest(manifests.write(tmp_path, manifests.small()))
     here = OF_DEVICES[device.name]
-    run = resolve(loaded, here, Overrides(device=device.name))
+    run = manifests.resolve(loaded, here, Overrides(device=device.name))
     assert (run.compute.device, run.compute.dtype) == (device.name, "bf16")
     assert run.loader.pin_memory == device.is_gpu
     if device.name == "cpu":  # transformers looks for the others
@@ -303,21 +303,21 @@ def test_every_device_is_planned_on_its_own_machine_and_refused_elsewhere(device
         assert (arguments.use_cpu, arguments.bf16, arguments.tf32) == (True, True, None)
     plan = kernel_plan(run.compute, run.model, here)
     assert here.words_of(device.name) == plan.lines["device"].reason
-    assert resolve(loaded, here).compute.device == device.name
+    assert manifests.resolve(loaded, here).compute.device == device.name
     for name in DEVICES:
         if name in (device.name, "cpu"):
             continue
         with pytest.raises(EnvironmentProblem, match=f"--device {name}: ") as raised:
-            resolve(loaded, here, Overrides(device=name))
+            manifests.resolve(loaded, here, Overrides(device=name))
         assert raised.value.hint
 
 
 def test_to_torch_the_cards_of_amd_are_cuda(tmp_path: Path) -> None:
-    run = resolve(load_manifest(manifests.write(tmp_path, manifests.small(bf16=True))), MI300X)
+    run = manifests.resolve(load_manifest(manifests.write(tmp_path, manifests.small(bf16=True))), MI300X)
     assert (run.compute.device, run.compute.dtype, run.compute.tf32) == ("cuda", "bf16", False)
     assert kernel_plan(run.compute, run.model, MI300X).attention == "documents"
     with pytest.raises(InputError, match="--device xpu: must be"):
-        resolve(load_manifest(manifests.write(tmp_path, manifests.small())), MI300X, Overrides(device="xpu"))
+        manifests.resolve(load_manifest(manifests.write(tmp_path, manifests.small())), MI300X, Overrides(device="xpu"))
 
 
 def test_torch_s_functions_of_a_gpu_are_called_in_one_place_alone() -> None:

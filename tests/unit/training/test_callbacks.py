@@ -16,7 +16,6 @@ import pytest
 import torch
 from transformers import TrainerCallback, TrainerControl, TrainerState
 
-from expert_cli.config.resolve import resolve
 from expert_cli.config.run_config import RunConfig
 from expert_cli.errors import EnvironmentProblem, InputError, TrainingFailed
 from expert_cli.hardware.devices import DEVICES
@@ -212,7 +211,7 @@ ASKED: dict[str, tuple[Any, ...]] = {
 
 def run_of(folder: Path, **config: Any) -> RunConfig:
     manifest = manifests.small(**{name: value for name, value in config.items() if value is not None})
-    return resolve(load_manifest(manifests.write(folder, manifest)), CPU)
+    return manifests.resolve(load_manifest(manifests.write(folder, manifest)), CPU)
 
 
 def test_transformers_takes_every_pair_of_saving_and_evaluating_that_the_manifest_may_ask_for(tmp_path: Path) -> None:
