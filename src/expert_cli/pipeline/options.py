@@ -27,7 +27,6 @@ from expert_cli.errors import (
 from expert_cli.runs.metrics import MetricsTail, read_json
 from expert_cli.runs.run_paths import RunPaths
 from expert_cli.runs.signals import Terminated
-from expert_cli.runs.status import nothing
 from expert_cli.utils.subprocesses import end_family, how_it_ended, last_words
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ class RunOptions:
     callbacks: tuple[TrainerCallback, ...] = ()
     command: str = "expert-cli train"
     stored_at: str = ""
-    written: Callable[[], object] = nothing
+    written: Callable[[], object] = lambda: None
 
     @property
     def permissions(self) -> Permissions:

@@ -29,15 +29,15 @@ KILLED, ELSEWHERE, UNKNOWN = "killed", "elsewhere", "unknown"
 """What only a reader can say: the process is gone; it ran on another machine; the run keeps no status.json."""
 
 
-def nothing() -> None:
-    """Do nothing."""
-
-
 class RunStatus:
     """Writes a run's status.json. Without a file it writes nothing: the other processes of a job, a run that keeps none."""
 
     def __init__(
-        self, file: Path | None = None, command: str = "", world_size: int = 1, written: Callable[[], object] = nothing
+        self,
+        file: Path | None = None,
+        command: str = "",
+        world_size: int = 1,
+        written: Callable[[], object] = lambda: None,
     ) -> None:
         """command: what starts the run, without --resume. written: called behind each writing; none comes before `begin`."""
         self.command, self.world_size = command, world_size
