@@ -31,10 +31,7 @@ def test_all_ways_train_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[s
         ours = {way: rows[f"qwen3 {tokens} {way} bf16"] for way in (*LORA, "captured, plain PEFT")}
         assert len({ours[way]["loss"] for way in LORA}) == 1
         assert ours["captured, plain PEFT"]["loss"] == pytest.approx(ours["captured"]["loss"], abs=1e-3)
-        assert {way: row["kernels"]["fused"][:4] for way, row in ours.items()} == {
-            **dict.fromkeys(LORA, "lora"),
-            "captured, plain PEFT": "off:",
-        }
+        assert [way for way, row in ours.items() if "lora" in row["kernels"]] == [*LORA]
         stock = rows[f"qwen3 {tokens} stock bf16"]["loss"]
         assert stock == pytest.approx(ours["captured"]["loss"], abs=0.1), "its steps end some documents away"
     copied, packed, bf16 = (rows[f"qwen3 16384 captured {weights}"] for weights in ("NF4 with copy", "NF4", "bf16"))

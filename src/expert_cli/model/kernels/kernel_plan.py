@@ -24,8 +24,7 @@ from expert_cli.model.vocabulary_rows import spare_copies
 
 SPARE = 3
 """A copy of the weights is made where this many times its size is free: activations need room too."""
-LIGER, LORA = "liger", "lora"
-"""What the line "fused" says of who fuses."""
+LIGER = "liger"
 
 
 @dataclass(frozen=True)
@@ -120,9 +119,7 @@ def apply_adapter_kernels(plan: KernelPlan, model: Any, compute: ComputeConfig) 
     if not (is_plain or compute.fsdp):  # its weights are in shards, and PEFT's own forward passes gather them
         patch_dora(model)
     if compute.fuses_lora and (count := fuse(model)):
-        before, said = plan.lines["fused"], f"{count} LoRA products are computed with their layers"
-        used = LORA if before.used == "off" else f"{before.used}, {LORA}"
-        plan = plan.with_line("fused", used, said if compute.device == "cpu" else f"{said}; {before.reason}")
+        plan = plan.with_line("lora", "fused", f"{count} products are computed with their layers")
     reason = "fused kernels are switched off" if is_plain else can_skip_logits(model)
     return plan.with_line("loss", "full logits", reason, full_logits=True) if reason else plan
 
@@ -153,7 +150,7 @@ def _fused(compute: ComputeConfig, model_type: str = "") -> Kernel:
     if compute.fused_kernels == "off":
         return Kernel("off", "switched off")
     if compute.device == "cpu":
-        return Kernel("off", "only plain LoRA, not compiled, is fused on a CPU")
+        return Kernel("off", "Liger has no kernels for a CPU")
     if not has_package("liger_kernel"):
         return Kernel("off", 'liger-kernel is not installed (pip install "expert-cli[kernels]")')
     if model_type and not liger_knows(model_type):  # it would leave the model as it is, in silence
