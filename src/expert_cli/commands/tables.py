@@ -81,19 +81,6 @@ def _interval(ends: Sequence[float], form: str = ".1%") -> str:
     return " to ".join(format(end, form) for end in ends)
 
 
-COMPONENTS = {
-    "base_weights": "base weights, as stored",
-    "dequantised_copy": "unpacked copy of 4-bit weights",
-    "adapter": "adapter, fp32",
-    "gradients": "gradients",
-    "optimizer": "optimizer",
-    "activations": "activations",
-    "head_chunk": "head and loss",
-    "backward": "backward pass, beyond the head's",
-    "process": "process, or context of the GPU",
-}
-
-
 def show_estimate(console: Console, found: dict[str, Any]) -> None:
     """Write two tables: what the run needs, and its memory by component. `found`: `RunEstimate.as_json()`."""
     memory, cost = found["vram_mb"], found["cost"]
@@ -111,7 +98,8 @@ def show_estimate(console: Console, found: dict[str, Any]) -> None:
         else ["cost", f"{cost:.2f}", error, "--price x time"],
     ]
     console.table("what this run will need", ["", "estimate", "how far off", "from"], rows)
-    rows = [[word, f"{memory[name]:,.0f} MB"] for name, word in COMPONENTS.items() if memory[name] > 0]
+    sizes = {name: size for name, size in memory.items() if size > 0 and name not in ("total", "error_pct")}
+    rows = [[name.replace("_", " "), f"{size:,.0f} MB"] for name, size in sizes.items()]
     console.table("memory by component (formula)", ["component", "size"], rows)
     for line in found["advice"]:
         console.text(line)
