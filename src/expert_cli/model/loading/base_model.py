@@ -12,7 +12,7 @@ from typing import Any, Literal
 from expert_cli.config.run_config import RunConfig
 from expert_cli.errors import EnvironmentProblem, InputError, IntegrityError
 from expert_cli.model.loading.file_checks import check_folder, weights_sha256
-from expert_cli.model.loading.names import ELSEWHERE, HubId, last_part, parse_model_name
+from expert_cli.model.loading.names import ELSEWHERE, Package, last_part, parse_model_name
 from expert_cli.utils.paths import cache_folder
 from expert_cli.utils.reporter import Reporter
 
@@ -61,18 +61,19 @@ def fetch_ahead(name: str, *, search: Sequence[Path], cache: Path, offline: bool
     Thread(target=fetch, daemon=True).start()
 
 
-def _fetched(name: str, search: Sequence[Path], cache: Path, offline: bool, report: Reporter) -> Any:
-    """Return what a name means, the file or folder on this machine, and the sha256 of the file of a package, else ""."""
+def _fetched(name: str, search: Sequence[Path], cache: Path, offline: bool, report: Reporter) -> tuple[Path, str, str]:
+    """Return a file or folder on this machine, its hub id, and the sha256 of a package's file; "" for what there is not."""
     meaning = parse_model_name(name, search)
     if isinstance(meaning, Path):
-        return meaning, meaning, ""
-    if isinstance(meaning, HubId) and meaning.id != name:
-        report.info(f"{name} is no folder here: taken as {meaning.id} of the Hugging Face hub")
+        return meaning, "", ""
     from expert_cli.model.loading import fetch  # the client is not needed for what is here
 
-    if isinstance(meaning, HubId):
-        return meaning, fetch.fetch_snapshot(meaning.id, offline=offline), ""
-    return meaning, *fetch.fetch_package(meaning, cache, offline=offline, report=report)
+    if isinstance(meaning, Package):
+        file, sha256 = fetch.fetch_package(meaning, cache, offline=offline, report=report)
+        return file, "", sha256
+    if meaning != name:
+        report.info(f"{name} is no folder here: taken as {meaning} of the Hugging Face hub")
+    return fetch.fetch_snapshot(meaning, offline=offline), meaning, ""
 
 
 def fetch_model(
@@ -86,13 +87,13 @@ def fetch_model(
     (damaged, or another sha256 than the manifest's).
     """
     begun = _AHEAD.pop(name, None)
-    meaning, place, known = begun.result() if begun else _fetched(name, search, cache, offline, report)
-    if isinstance(meaning, HubId):
+    place, hub_id, known = begun.result() if begun else _fetched(name, search, cache, offline, report)
+    if hub_id:
         try:
-            return LocalModel(name, "hub", place, _checked(place, sha256), hub_id=meaning.id)
+            return LocalModel(name, "hub", place, _checked(place, sha256), hub_id=hub_id)
         except EnvironmentProblem as error:
             told = f"Without safetensors, or not fetched completely. {ELSEWHERE}"
-            raise EnvironmentProblem(f"{meaning.id}: {error.message}", told) from error
+            raise EnvironmentProblem(f"{hub_id}: {error.message}", told) from error
     if place.is_dir():
         return LocalModel(name, "folder", place, _checked(place, sha256))
     if place.suffix.lower() != ".gguf":

