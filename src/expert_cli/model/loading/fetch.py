@@ -47,19 +47,17 @@ def fetch_snapshot(model_id: str, *, offline: bool) -> Path:
 
 def _hub_problem(model_id: str, error: BaseException, forbidden: str) -> EnvironmentProblem:
     if isinstance(error, errors.GatedRepoError):
-        message = f"{model_id} is gated: its owner asks for an agreement first"
-        hint = f"Accept it on https://huggingface.co/{model_id} and log in (hf auth login), or {ELSEWHERE}"
-        return EnvironmentProblem(message, hint)
-    if isinstance(error, errors.RepositoryNotFoundError):
-        return EnvironmentProblem(f"{model_id} is not on the Hugging Face hub, or is private", ELSEWHERE)
-    if forbidden:
-        told = f"{model_id} is not complete in the hub client's cache, and the network may not be used: {forbidden}"
-        return EnvironmentProblem(told, ELSEWHERE)
+        hint = f"Accept its terms on https://huggingface.co/{model_id} and log in (hf auth login), or {ELSEWHERE}"
+        return EnvironmentProblem(f"{model_id} is gated", hint)
     failed = f"cannot fetch {model_id} to {huggingface_hub.constants.HF_HUB_CACHE}"
     if problem := disk_problem(error, failed, "name another folder in HF_HUB_CACHE"):
         return problem
-    cause = type(error.__cause__ or error).__name__
-    return EnvironmentProblem(f"{model_id} cannot be fetched: {cause}", ELSEWHERE)
+    why = f"cannot be fetched: {type(error.__cause__ or error).__name__}"
+    if isinstance(error, errors.RepositoryNotFoundError):
+        why = "is not on the Hugging Face hub, or is private"
+    elif forbidden:
+        why = f"is not complete in the hub client's cache, and the network may not be used: {forbidden}"
+    return EnvironmentProblem(f"{model_id} {why}", ELSEWHERE)
 
 
 def fetch_package(package: Package, cache: Path, *, offline: bool, report: Reporter) -> tuple[Path, str]:
