@@ -10,9 +10,9 @@ from threading import Thread
 from typing import Any, Literal
 
 from expert_cli.config.run_config import RunConfig
-from expert_cli.errors import EnvironmentProblem, InputError, IntegrityError
+from expert_cli.errors import InputError, IntegrityError
 from expert_cli.model.loading.file_checks import check_folder, weights_sha256
-from expert_cli.model.loading.names import ELSEWHERE, Package, last_part, parse_model_name
+from expert_cli.model.loading.names import Package, last_part, parse_model_name
 from expert_cli.utils.paths import cache_folder
 from expert_cli.utils.reporter import Reporter
 
@@ -88,14 +88,8 @@ def fetch_model(
     """
     begun = _AHEAD.pop(name, None)
     place, hub_id, known = begun.result() if begun else _fetched(name, search, cache, offline, report)
-    if hub_id:
-        try:
-            return LocalModel(name, "hub", place, _checked(place, sha256), hub_id=hub_id)
-        except EnvironmentProblem as error:
-            told = f"Without safetensors, or not fetched completely. {ELSEWHERE}"
-            raise EnvironmentProblem(f"{hub_id}: {error.message}", told) from error
     if place.is_dir():
-        return LocalModel(name, "folder", place, _checked(place, sha256))
+        return LocalModel(name, "hub" if hub_id else "folder", place, _checked(place, sha256), hub_id)
     if place.suffix.lower() != ".gguf":
         raise InputError(f"{place} is neither a folder nor a GGUF file", "Name the folder that holds config.json")
     from expert_cli.model.loading.gguf import convert, gguf_sha256  # pulls in torch

@@ -74,7 +74,8 @@ def _weights(folder: Path) -> list[Path]:
         told = f"{folder} holds pickled weights only ({pickled[0]}), which can run code when they are read"
         hint = "Use a model with safetensors, or convert it where you trust it: model.save_pretrained(folder)"
         raise InputError(told, hint)
-    raise EnvironmentProblem(f"{folder} lacks {', '.join(missing[:3])}", "Fetch the model again, it is not complete")
+    hint = "It was not fetched completely, or has no safetensors: fetch it again, or use another base model"
+    raise EnvironmentProblem(f"{folder} lacks {', '.join(missing[:3])}", hint)
 
 
 def _refuse_code(folder: Path) -> None:
