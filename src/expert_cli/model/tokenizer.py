@@ -54,10 +54,7 @@ def load_tokenizer(folder: Path) -> TokenizerInfo:
         told = f"{folder}: its tokenizer ({type(hf).__name__}) has no fast version"
         raise EnvironmentProblem(told, "Put a tokenizer.json there")
     backend: tokenizers.Tokenizer = hf.backend_tokenizer
-    try:
-        eos_id = _turn_end(hf, backend) if hf.chat_template else None
-    except InputError as error:
-        raise InputError(f"{folder}: {error.message}", "Mend its chat template, or use another base model") from error
+    eos_id = _turn_end(folder, hf) if hf.chat_template else None
     eos_id = hf.eos_token_id if eos_id is None else eos_id
     if eos_id is None:
         told = f"{folder}: no token ends an answer: no eos_token, and the chat template puts none"
@@ -88,14 +85,15 @@ def _loaded(folder: Path) -> Any:
     return hf
 
 
-def _turn_end(hf: PreTrainedTokenizerFast, backend: tokenizers.Tokenizer) -> int | None:
+def _turn_end(folder: Path, hf: PreTrainedTokenizerFast) -> int | None:
     """Return the first control token that the template puts after an answer, None if it puts none."""
     conversation = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": _PROBE}]
     try:
         text = str(hf.apply_chat_template(conversation, tokenize=False, enable_thinking=False))
     except Exception as error:  # a template raises anything
-        raise InputError(f"the chat template refuses a conversation of user, assistant: {first_line(error)}") from error
-    tail = text.rpartition(_PROBE)[2]
+        told = f"{folder}: the chat template refuses a conversation of user, assistant: {first_line(error)}"
+        raise InputError(told, "Mend its chat template, or use another base model") from error
+    tail, backend = text.rpartition(_PROBE)[2], hf.backend_tokenizer
     control = backend.get_added_tokens_decoder()
     return next((token for token in backend.encode(tail, add_special_tokens=False).ids if token in control), None)
 
