@@ -192,10 +192,7 @@ def parse_source(written: str, folders: Sequence[Path]) -> SourceSpec:
     path, _, rest = written.partition("::")
     split, _, config = rest.partition("::")
     split = split.strip()
-    try:
-        parse_split(split)
-    except InputError as error:
-        raise InputError(f'data source "{written}": {error.message}', error.hint) from error
+    parse_split(split)
     if not path:
         raise InputError(f'data source "{written}" is not of the form path, path::split[slice] or id::split::config')
     if "\0" in path:
