@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import expert_cli
-from expert_cli.data.packing.pack_plan import PackingPlan, Pieces, best_fit, concat, length_table, no_packing, recommend
+from expert_cli.data.packing.pack_plan import PackingPlan, Pieces, best_fit, concat, length_table, recommend
 from expert_cli.data.packing.random_fit import epoch_order, random_fit
 from expert_cli.utils.length_histogram import LengthHistogram
 
@@ -152,7 +152,6 @@ def main() -> None:
         bench_way("random", lengths, partial(random_fit, whole(lengths), CAPACITY, 42, 0))
         bench_way("best_fit", lengths, partial(best_fit, whole(lengths), CAPACITY))
         bench_way("concat", lengths, partial(concat, whole(lengths), CAPACITY))
-        bench_way("off", lengths, partial(no_packing, whole(lengths)))
         if find_spec("trl"):
             bench_trl(lengths[:TRL_DOCUMENTS])
     counted = LengthHistogram.of(lengths_of(options.documents, MEDIANS[-1], 1 << 20))

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from importlib.metadata import version
-from itertools import accumulate, chain
+from itertools import accumulate, chain, pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,7 +30,6 @@ from expert_cli.errors import ExpertError
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-_SAMPLE_OF_BATCH, _SAMPLE_CHARACTERS = 16, 2_000
 Ids = tuple[NDArray[np.int32], NDArray[np.int64]]
 """The ids of texts end to end, int32 [tokens], and how many each has, int64 [texts]."""
 
@@ -104,7 +103,7 @@ class Encoder:
         self._seen |= new
         sample = [f"{c} a{c}b {c}{c}1{c}" for c in sorted(new)]
         if self._batches & (self._batches - 1) == 0:
-            sample += [text[:_SAMPLE_CHARACTERS] for text in texts[:: len(texts) // _SAMPLE_OF_BATCH + 1]]
+            sample += [text[:2_000] for text in texts[:: len(texts) // 16 + 1]]
         self._batches += 1
         if sample and self._flat(sample)[0].tolist() != Encoder(self.template)._flat(sample)[0].tolist():
             raise OtherIds("fastokens gives other ids")
@@ -112,30 +111,25 @@ class Encoder:
     def encode(self, documents: Sequence[Document]) -> Encoded:
         """Encode documents. Raises OtherIds: fastokens is not to be used."""
         if self.by_pieces:
-            flat = [piece for document in documents for piece in document]
-            texts = [text for text, _ in flat]
+            texts = [text for document in documents for text, _ in document]
             if self._fast:
                 self._compare(texts)
             ids, sizes = self._flat(texts)
-            trained = np.repeat(np.array([kept for _, kept in flat], np.bool_), sizes)
-            pieces = np.fromiter(map(len, documents), np.int64, len(documents))
-            offsets = np.append(0, sizes.cumsum())[np.append(0, pieces.cumsum())]
         else:
-            lists, masks = zip(*map(self._whole, documents), strict=True) if documents else ((), ())
-            ids, trained = np.array([*chain(*lists)], np.int32), np.array([*chain(*masks)], np.bool_)
-            offsets = np.append(0, np.cumsum([*map(len, lists)])).astype(np.int64)
-        return Encoded(ids, offsets, trained)
+            ids, sizes = _joined([ids for document in documents for ids in self._parted(document)])
+        trained = np.array([kept for document in documents for _, kept in document], np.bool_)
+        ends = np.cumsum([0, *map(len, documents)])
+        return Encoded(ids, np.append(0, sizes.cumsum())[ends], np.repeat(trained, sizes))
 
     def ids(self, text: str) -> list[int]:
         """Return the ids of one text: what generation starts from."""
         return list(self._flat([text])[0].tolist())
 
-    def _whole(self, document: Document) -> tuple[list[int], list[bool]]:
+    def _parted(self, document: Document) -> list[list[int]]:
         """Encode a document as one text; a border is where the ids of the beginning and those of the whole part."""
         *before, whole = map(self.ids, accumulate(text for text, _ in document))
-        ends = [common(ids, whole) for ids in before]
-        sizes = np.diff([0, *np.maximum.accumulate([*ends, len(whole)])])
-        return whole, np.repeat([trained for _, trained in document], sizes).tolist()
+        ends = accumulate((common(ids, whole) for ids in before), max, initial=0)
+        return [whole[start:stop] for start, stop in pairwise([*ends, len(whole)])]
 
     def _flat(self, texts: list[str]) -> Ids:
         """Return the ids of texts end to end; those that hold marks, or that fastokens must not have, are encoded by others."""
@@ -153,28 +147,23 @@ class Encoder:
         if not odd:
             return self._plain(texts)
         ids, sizes = self._plain(["" if n in odd else text for n, text in enumerate(texts)])
-        parts = np.split(ids, sizes.cumsum()[:-1])
-        for n, found in odd.items():
-            parts[n] = np.array(found, np.int32)
-        return np.concatenate(parts), np.fromiter(map(len, parts), np.int64, len(parts))
+        return _joined([odd.get(n, part) for n, part in enumerate(np.split(ids, sizes.cumsum()[:-1]))])
 
     def _plain(self, texts: list[str]) -> Ids:
         if self._fast:
             with suppress(ValueError):  # it refuses a text, and does not say which
                 return self._fast.encode(texts)
-        lists = self._lists(texts)
-        return np.fromiter(chain(*lists), np.int32), np.fromiter(map(len, lists), np.int64, len(lists))
+        return _joined(self._lists(texts))
 
     def _lists(self, texts: list[str]) -> list[list[int]]:
         return [encoding.ids for encoding in self._backend.encode_batch_fast(texts, add_special_tokens=False)]
 
 
 class Fastokens:
-    """fastokens' tokenizer; it takes half a second to load, without the GIL.
+    """fastokens' tokenizer. Where digits are split off before GPT-2's pattern (SmolLM2) it encodes 12 instead of 200 MB/s.
 
-    It splits texts by GPT-2's pattern with vector instructions, but not where digits are split off before (SmolLM2: 12 instead
-    of 200 MB/s). Such a tokenizer gets its digits as added tokens, which split a text at the same places; texts with another
-    numeric character ("²") it must not have then.
+    Such a tokenizer gets its digits as added tokens, which split a text at the same places; it must have no text with another
+    numeric character ("²") then.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerFast) -> None:
@@ -211,6 +200,11 @@ class Fastokens:
 def _may_be_numeric(character: str) -> bool:
     category = unicodedata.category(character)
     return character not in "0123456789" and (category[0] == "N" or category == "Cn")
+
+
+def _joined(parts: Sequence[Sequence[int] | NDArray[np.int32]]) -> Ids:
+    arrays = [np.asarray(part, np.int32) for part in parts]
+    return np.concatenate([EMPTY.ids, *arrays]), np.fromiter(map(len, arrays), np.int64, len(arrays))
 
 
 def limit_threads(threads: int) -> None:

@@ -72,10 +72,11 @@ def _packs(store: TokenStore, split: str, documents: Documents, run: RunConfig, 
     )
     if data.untrained:
         report.warning(f"{data.untrained:,} packs hold no trained token and are left out")
-    if data.left_out.rows:
+    rows, tokens = data.left_out
+    if rows:
         report.warning(
-            f"{data.left_out.rows} documents are longer than max_seq_length {run.data.max_seq_length}: "
-            f"{data.left_out.tokens:,} tokens left out (overflow: {run.loader.overflow})"
+            f"{rows} documents are longer than max_seq_length {run.data.max_seq_length}: "
+            f"{tokens:,} tokens left out (overflow: {run.loader.overflow})"
         )
     return data
 

@@ -24,18 +24,18 @@ from torch.utils.data import Sampler
 
 from expert_cli.config.run_config import Layout, RunConfig
 from expert_cli.data.packing.pack_plan import Ints
-from expert_cli.data.packing.packed_dataset import FILLER, IGNORE_INDEX, PackedDataset, Place
+from expert_cli.data.packing.packed_dataset import FIELDS, FILLER, IGNORE_INDEX, PackedDataset, Place
 from expert_cli.data.packing.random_fit import epoch_order, grouped_order
 
 Batch = dict[str, Any]
+
 
 
 @dataclass(frozen=True)
 class Schedule:
     """The optimizer steps of a run, known before it starts. `max_steps` -1: `epochs` decide.
 
-    packs: of every epoch. packs_per_step: those of one optimizer step, of all processes together: the effective batch.
-    batch_size: those of a micro-batch. processes: how many train now.
+    packs: of every epoch. packs_per_step: of all processes, the effective batch. batch_size: packs of a micro-batch.
     """
 
     packs: int
@@ -66,17 +66,6 @@ class Schedule:
     def epochs_begun(self) -> int:
         """Passes over the data that the run begins."""
         return -(-self.steps // self.steps_per_epoch)
-
-    def places(self, step: int) -> tuple[int, Ints]:
-        """Return the epoch (from 0) of optimizer step `step` (from 0) and its places in that epoch's order."""
-        epoch, within = divmod(step, self.steps_per_epoch)
-        first = within * self.packs_per_step
-        return epoch, np.arange(first, min(first + self.packs_per_step, self.packs))
-
-    def micro_steps(self, step: int) -> int:
-        """Return the micro-steps of optimizer step `step`; the same for every process."""
-        _, places = self.places(step)
-        return -(-len(places) // (self.batch_size * self.processes))
 
 
 def schedule_of(run: RunConfig, train: PackedDataset, processes: int, begun_with: int = 0) -> Schedule:
@@ -119,12 +108,15 @@ class PackedBatchSampler(Sampler[list[Place]]):
 
     def __len__(self) -> int:
         """Return the number of micro-steps of an epoch; the same for every process."""
-        return sum(map(self.schedule.micro_steps, range(self.schedule.steps_per_epoch)))
+        schedule = self.schedule
+        steps, rest = divmod(schedule.packs, schedule.packs_per_step)
+        return steps * schedule.accumulation - (-rest // (schedule.batch_size * schedule.processes))
 
     def packs_of(self, step: int) -> tuple[int, Ints]:
-        """Return the epoch of one optimizer step of the run and its packs, of all processes together."""
-        epoch, places = self.schedule.places(step)
-        return epoch, self.order_of(epoch)[places]
+        """Return the epoch of one optimizer step of the run (from 0) and its packs, of all processes together."""
+        epoch, within = divmod(step, self.schedule.steps_per_epoch)
+        first = within * self.schedule.packs_per_step
+        return epoch, self.order_of(epoch)[first : first + self.schedule.packs_per_step]
 
     def __iter__(self) -> Iterator[list[Place]]:
         """Yield the packs of one micro-step after another; `[FILLER]` where nothing is left for this process."""
@@ -139,8 +131,9 @@ class PackedBatchSampler(Sampler[list[Place]]):
 
 @dataclass(frozen=True)
 class FixedShape:
-    """tokens: of a micro-batch. longest: a document's. borders: of the most documents, one repeated end more than they have,
-    past which kernels of the RTX 50 series read (flash-attention pull 2333). targets: the most trained tokens of any.
+    """The shape that all micro-batches of a run fit. tokens: of a micro-batch. longest: a document's. borders: those of the
+    most documents, and a repeated end, past which kernels of the RTX 50 series read (flash-attention pull 2333). targets: the
+    most trained tokens.
     """
 
     tokens: int
@@ -176,7 +169,7 @@ def fixed_shape(data: PackedDataset, schedule: Schedule, order_of: Callable[[int
 
 @dataclass(frozen=True)
 class Collator:
-    """Packs -> one batch. What the attention back end needs decides the layout.
+    """Packs -> one batch, counted here on the CPU, so that no step asks the GPU. The attention back end decides the layout.
 
         packed  A0 A1 A2 B0 B1 C0 C1 C2     one row [1, tokens], no padding
         padded  A0 A1 A2 B0 B1              one row a pack [packs, longest], padded on the right
@@ -184,14 +177,12 @@ class Collator:
         rows    A0 A1 A2  /  B0 B1 .  /  C0 C1 C2      the same, one row a document
 
     `input_ids`, `position_ids` int64 in that shape. `target_positions` int64 [n]: the places, counted through the flattened
-    batch, whose next token is trained; `targets` int64 [n]: those tokens. `cu_seqlens` int32 [documents + 1] and
-    `max_seqlen`: the borders of the documents in the packed layout, as flash-attention's cu_seqlens.
-    `real_tokens`: tokens without padding; `trained_tokens`: those of `targets`.
-    Everything is counted here, on the CPU, so that no step has to ask the GPU.
+    batch, whose next token is trained; `targets` int64 [n]: those tokens. Packed: `cu_seqlens` int32 [documents + 1] and
+    `max_seqlen`, as flash-attention has them. `real_tokens`: without padding; `trained_tokens`: those of `targets`.
 
-    shape: what every packed batch is padded to, for graphs and compiled layers; None: nothing. Tokens are padded with
-    documents of padding, of at most `max_seqlen` tokens each: flash-attention leaves rows beyond that bound as they were
-    allocated. `cu_seqlens` repeats its end (empty documents), `targets` are padded with -100.
+    shape: what every packed batch is padded to, for graphs and compiled layers: with documents of padding of at most
+    `max_seqlen` tokens (flash-attention leaves rows beyond that bound as they were allocated), with a repeated end of
+    `cu_seqlens` (empty documents), with targets of -100.
     """
 
     pad_id: int
@@ -211,31 +202,22 @@ class Collator:
         if self.layout == "packed":
             positions = batch["position_ids"].flatten()
             borders = torch.cat([(positions == 0).nonzero().flatten(), torch.tensor([len(positions)])])
-            if (shape := self.shape) is None:
-                longest = int(borders.diff().max())
-            else:
-                borders = _extended(borders, shape.borders, len(positions))
-                size, longest = shape.targets, shape.longest
-                rows, targets = _extended(rows, size, 0), _extended(targets, size, IGNORE_INDEX)
+            longest = int(borders.diff().max())
+            if shape := self.shape:
+                borders, longest = _extended(borders, shape.borders, len(positions)), shape.longest
+                rows, targets = _extended(rows, shape.targets, 0), _extended(targets, shape.targets, IGNORE_INDEX)
             batch |= {"cu_seqlens": borders.to(torch.int32), "max_seqlen": longest}
         return {**batch, "target_positions": rows, "targets": targets}
 
     def _packed(self, packs: Sequence[dict[str, torch.Tensor]], real: int) -> Batch:
         longest, tokens = (self.shape.longest, self.shape.tokens) if self.shape else (1, 1)
         filler = [_padding(tokens - real, self.pad_id, longest)] if tokens > real else []
-        return {
-            name: torch.cat([pack[name] for pack in (*packs, *filler)])[None]
-            for name in ("input_ids", "labels", "position_ids")
-        }
+        return {name: torch.cat([pack[name] for pack in (*packs, *filler)])[None] for name in FIELDS}
 
     def _padded(self, packs: Sequence[dict[str, torch.Tensor]]) -> Batch:
         longest = max(1, *(len(pack["input_ids"]) for pack in packs))
-        rows: dict[str, list[torch.Tensor]] = {"input_ids": [], "labels": [], "position_ids": []}
-        for pack in packs:
-            padding = _padding(longest - len(pack["input_ids"]), self.pad_id, longest)
-            for name, parts in rows.items():
-                parts.append(torch.cat([pack[name], padding[name]]))
-        return {name: torch.stack(parts) for name, parts in rows.items()}
+        pairs = [(pack, _padding(longest - len(pack["input_ids"]), self.pad_id, longest)) for pack in packs]
+        return {name: torch.stack([torch.cat([part[name] for part in pair]) for pair in pairs]) for name in FIELDS}
 
 
 def documents_of(pack: dict[str, torch.Tensor]) -> list[dict[str, torch.Tensor]]:

@@ -86,10 +86,9 @@ def best_fit(pieces: Pieces, capacity: int) -> PackingPlan:
 
 
 def best_fit_steps(counts: Sequence[int], capacity: int) -> tuple[list[tuple[int, int, int]], int]:
-    """Best-fit-decreasing over a histogram: counts[n] documents of n tokens.
+    """Best-fit-decreasing over a histogram: counts[n] documents of n tokens. Packs of equal room are ranges of numbers.
 
-    Returns steps (first pack, packs, documents into each of them), which place the documents longest first, and the number
-    of packs. Packs of equal room are interchangeable; they are kept as ranges of numbers.
+    Returns steps (first pack, packs, documents into each of them), documents longest first, and the number of packs.
     """
     ranges: dict[int, list[tuple[int, int]]] = {}
     rooms = 0  # bit n is set where there is a pack with room for n more tokens
@@ -128,11 +127,6 @@ def concat(pieces: Pieces, capacity: int) -> PackingPlan:
     starts = pieces.starts[number] + begins - total[number]
     parts = Pieces(pieces.documents[number], starts, starts + np.diff(begins, append=total[-1]))
     return PackingPlan(parts, np.append(np.searchsorted(begins, borders), len(begins)))
-
-
-def no_packing(pieces: Pieces) -> PackingPlan:
-    """Give every piece a pack of its own."""
-    return PackingPlan(pieces, np.arange(len(pieces.documents) + 1))
 
 
 def grouped(pieces: Pieces, pack_of: Ints, packs: int) -> PackingPlan:
@@ -185,7 +179,5 @@ def length_table(lengths: LengthHistogram, *others: int) -> list[LengthRow]:
 
 def recommend(lengths: LengthHistogram, present: int) -> int:
     """Return the smallest of `SIZES`, powers of two above them and `present` that cuts less than 0.1 % of the tokens."""
-    usual = [*SIZES]
-    while usual[-1] < lengths.longest:
-        usual.append(2 * usual[-1])
-    return next(size for size in sorted({*usual, present}) if lengths.beyond(size)[1] <= _MOST_CUT * lengths.tokens)
+    usual = {*SIZES, present, *(1 << power for power in range(13, lengths.longest.bit_length() + 1))}
+    return next(size for size in sorted(usual) if lengths.beyond(size)[1] <= _MOST_CUT * lengths.tokens)

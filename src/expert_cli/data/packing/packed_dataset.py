@@ -14,15 +14,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
-from expert_cli.data.packing.overflow import Tokens, fitted, truncate_middle
-from expert_cli.data.packing.pack_plan import PackingPlan, Pieces, best_fit, concat, no_packing
+from expert_cli.data.packing.overflow import fitted, truncate_middle
+from expert_cli.data.packing.pack_plan import PackingPlan, Pieces, best_fit, concat
 from expert_cli.data.packing.random_fit import random_fit
 from expert_cli.data.store.documents import Documents
 from expert_cli.manifest.keys.loader import Overflow, Packing
@@ -31,42 +30,30 @@ from expert_cli.utils.length_histogram import LengthHistogram
 Place = tuple[int, int]
 """An epoch (from 0) and the number of a pack in it."""
 IGNORE_INDEX = -100
+FIELDS = ("input_ids", "labels", "position_ids")
 FILLER: Place = (0, -1)
 """The place of a pack without tokens: what a process gets where the last step of an epoch has no pack left for it."""
-
-
-class LeftOut(NamedTuple):
-    """rows: documents that were too long. tokens: their tokens that are in no pack."""
-
-    rows: int = 0
-    tokens: int = 0
 
 
 class PackedDataset(Dataset[dict[str, torch.Tensor]]):
     """Packs over an opened store: item (e, n) is pack n of epoch e: `input_ids`, `labels`, `position_ids`, int64 [tokens].
 
     Random packs are drawn anew for each epoch, all others stay as they are; only the plan asked for last is held. Picklable:
-    a worker process maps the store's files again. left_out: of documents that are too long; untrained: packs of "concat" that
-    train nothing, which are left out.
+    a worker process maps the store's files again. left_out: how many documents are too long, and their tokens that are in no
+    pack; untrained: packs of "concat" that train nothing, which are left out.
     """
 
     def __init__(
-        self,
-        documents: Documents,
-        capacity: int,
-        packing: Packing,
-        overflow: Overflow,
-        seed: int = 0,
+        self, documents: Documents, capacity: int, packing: Packing, overflow: Overflow, seed: int = 0
     ) -> None:
         """Decide what is cut, and what shares a row. Raises InputError: nothing is left."""
         self.documents, self.capacity, self.packing, self.seed = documents, capacity, packing, seed
+        self.overflow = "split" if packing == "concat" else overflow
         lengths = documents.lengths
-        self._pieces, self.left_out = Pieces(np.arange(len(lengths)), np.zeros_like(lengths), lengths), LeftOut()
-        if packing != "concat":
-            self._pieces = fitted(documents, capacity, overflow)
-            self.left_out = LeftOut(int((lengths > capacity).sum()), int(lengths.sum() - self._pieces.lengths.sum()))
-        # Whether a piece that ends before its document does is truncated in the middle, not cut off.
-        self._shortens = packing != "concat" and overflow == "truncate"
+        whole = Pieces(np.arange(len(lengths)), np.zeros_like(lengths), lengths)
+        self._pieces = whole if packing == "concat" else fitted(documents, capacity, overflow)
+        too_long = 0 if packing == "concat" else int((lengths > capacity).sum())
+        self.left_out = too_long, int(lengths.sum() - self._pieces.lengths.sum())
         self.untrained = self._packs_an_epoch = 0
         self._latest: tuple[int, PackingPlan] | None = None
 
@@ -80,12 +67,13 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
 
     def __getitem__(self, place: Place) -> dict[str, torch.Tensor]:
         """Return one pack; `FILLER` gives one without tokens."""
-        parts: dict[str, list[Any]] = {
-            name: [np.empty(0, np.int64)] for name in ("input_ids", "labels", "position_ids")
-        }
+        parts: dict[str, list[Any]] = {name: [np.empty(0, np.int64)] for name in FIELDS}
         pieces = [] if place == FILLER else np.stack(self.plan(place[0]).pack(place[1]), axis=1).tolist()
         for document, start, stop in pieces:
-            ids, trained = self._piece(*self.documents.document(document), start, stop)
+            ids, trained = self.documents.document(document)
+            if self.overflow == "truncate" and stop < len(ids):
+                ids, trained = truncate_middle(ids, trained, stop)
+            ids, trained = ids[start:stop], trained[start:stop]
             labels = np.where(trained, ids, IGNORE_INDEX)
             labels[:1] = IGNORE_INDEX
             for arrays, array in zip(parts.values(), (ids, labels, np.arange(len(ids))), strict=True):
@@ -128,18 +116,13 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
         """Return the numbers of the `count` longest packs of the first epoch."""
         return np.argsort(-self.plan(0).lengths, kind="stable")[:count].tolist()  # type: ignore[no-any-return]
 
-    def _piece(self, ids: NDArray[np.int32], trained: NDArray[np.bool_], start: int, stop: int) -> Tokens:
-        if self._shortens and stop < len(ids):
-            return truncate_middle(ids, trained, stop)
-        return ids[start:stop], trained[start:stop]
-
     def _planned(self, epoch: int) -> PackingPlan:
         if self.packing == "random":
             return random_fit(self._pieces, self.capacity, self.seed, epoch)
         if self.packing == "best_fit":
             return best_fit(self._pieces, self.capacity)
         if self.packing == "off":
-            return no_packing(self._pieces)
+            return PackingPlan(self._pieces, np.arange(len(self._pieces.documents) + 1))
         return self._without_untrained(concat(self._pieces, self.capacity))
 
     def _without_untrained(self, plan: PackingPlan) -> PackingPlan:

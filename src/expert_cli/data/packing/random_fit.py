@@ -5,9 +5,8 @@
                          | 7 (3) 2 (4) 6 (3) |             the largest of all others that still fits fills it
 
 Best-fit-decreasing puts documents of like length together, which are often alike otherwise: rows of one database, of one
-template. Here drawing goes on until the room is about that of one document, so that what fills the rest is of usual length:
-packs are as full as those of best-fit-decreasing (benchmarks/bench_packing.py). Documents are placed some packs at a time,
-their draws at once, then what fills them; how many at a time decides nothing but speed and the last packs' fill.
+template. Here drawing goes on until the room is about that of one document: packs are as full as those of best-fit-decreasing
+(benchmarks/bench_packing.py). Documents are placed some packs at a time, for speed.
 """
 
 from __future__ import annotations
@@ -35,10 +34,9 @@ def random_fit(pieces: Pieces, capacity: int, seed: int, epoch: int) -> PackingP
 
 
 class _Filling:
-    """Packs under way over documents by rank, their place in the random order.
+    """Packs under way. pack_of: int64 [documents by rank, their place in the random order], -1 where none yet.
 
-    pack_of: int64 [documents], -1 where none yet. Documents of one length are a queue by rank: draws take them from its
-    front, fills from its end, so that what is left is known by counts alone.
+    Documents of one length are a queue: draws take them from its front, fills from its end, so that counts tell what is left.
     """
 
     def __init__(self, sizes: Ints, capacity: int) -> None:
@@ -49,8 +47,7 @@ class _Filling:
         self._by_length = stable_order(sizes)
         self._ends = np.cumsum(self._left)
         total, squares = sizes.sum(), (sizes * sizes).sum()
-        # Drawing stops with the document that crosses the border, on average E[n^2] / (2 E[n]) tokens past it. The border
-        # lies before the end by that and by one mean document, for which room is left.
+        # Drawing stops with the document that crosses the border, on average E[n^2] / (2 E[n]) past it; room is left for one.
         room = total / max(1, len(sizes)) + squares / max(1, 2 * total)
         self._border = max(0, capacity - int(room))
 

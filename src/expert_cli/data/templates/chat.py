@@ -113,14 +113,13 @@ class Template:
         for row, contents in zip(rows, said, strict=True):
             if row.input:
                 contents[-2] = self.user_turn(contents[-2], row.input)
-        every = "\0".join(chain(*said))
-        literals = [text for text in self._literals if text in every]
+        is_any_odd = self._is_odd("\0".join(chain(*said)))
         for number, (row, contents) in enumerate(zip(rows, said, strict=True)):
             shape = tuple([turn["role"] for turn in row.messages]), tuple(row.trained)
             is_new = shape not in self._shapes
-            is_spoken = literals and any(text in content for text in literals for content in contents)
+            is_odd = is_any_odd and any(map(self._is_odd, contents))
             try:
-                quick = None if is_spoken else self._filled(row, contents, shape)
+                quick = None if is_odd else self._filled(row, contents, shape)
                 if quick is None or is_new or number % _CHECKED_EVERY == 0:
                     real = self._of_row(row, contents)
                     if quick not in (None, real):  # this template looks into what is said
@@ -167,14 +166,16 @@ class Template:
             return None
         return parts, not blanks
 
+    def _is_odd(self, said: str) -> bool:
+        """Whether the template might look for something in this text, or it holds control tokens or their marks."""
+        return bool(self._literals.search(said)) or (not said.isascii() and bool(MARKERS.search(said)))
+
     @cached_property
-    def _literals(self) -> list[str]:
-        """What the template spells, which it might look for in contents, and control tokens; the shortest."""
+    def _literals(self) -> re.Pattern[str]:
+        """Finds control tokens, and what the template spells, which it might look for in contents."""
         texts = {text.strip() for text in template_literals(self.jinja)}
-        spelled = {text for text in texts if len(text) > 2 and not text.isalnum()}
         tokens = filter(self._control.fullmatch, self.tokenizer.added_tokens_encoder)
-        every = {*spelled, *tokens, *MARKERS.pattern[1:-1]}
-        return [text for text in every if not any(other in text for other in every - {text})]
+        return re.compile(mask.any_of({*tokens, *(text for text in texts if len(text) > 2 and not text.isalnum())}))
 
     # By the template ----------------------------------------------------------------------------------------------------
 
@@ -355,7 +356,7 @@ class Template:
         return True
 
 
-def _require_shown(turn: Mapping[str, Any], text: str, literals: Sequence[str]) -> None:
+def _require_shown(turn: Mapping[str, Any], text: str, literals: re.Pattern[str]) -> None:
     """Refuse a row of which the template does not show everything: content, reasoning, calls with their arguments."""
     text, content = MARKERS.sub("", text), turn["content"]
 
@@ -364,7 +365,7 @@ def _require_shown(turn: Mapping[str, Any], text: str, literals: Sequence[str]) 
         return said in text or json.dumps(said, ensure_ascii=False)[1:-1] in text
 
     calls = [call["function"] for call in turn.get("tool_calls", ())]
-    said = [content] if shown(content) else re.split(mask.any_of(literals), content)  # taken apart, as thoughts are
+    said = [content] if shown(content) else literals.split(content)  # taken apart, as thoughts are
     said += [str(turn[name]) for name in REASONING if turn.get(name)]
     said += [part for call in calls for part in (str(call["name"]), *_leaves(call.get("arguments")))]
     if lost := [part for part in said if not shown(part)]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,7 @@ def test_every_step_takes_the_next_packs_of_its_epoch(schedule: Schedule) -> Non
         micro, order = iter(sampler), [(epoch, pack) for pack in epoch_order(schedule.packs, 7, epoch).tolist()]
         for within in range(schedule.steps_per_epoch):
             step = epoch * schedule.steps_per_epoch + within
-            taken = [pack for _ in range(schedule.micro_steps(step)) for pack in next(micro)]
+            taken = [pack for batch in islice(micro, schedule.accumulation) for pack in batch]
             assert taken == order[within * schedule.packs_per_step :][: schedule.packs_per_step]
             assert sampler.packs_of(step)[1].tolist() == [pack for _, pack in taken]
         assert next(micro, None) is None
@@ -98,7 +99,7 @@ def test_any_number_of_processes_shares_out_the_packs_of_the_same_steps(packs: i
     assert one.steps == many.steps
     shares = [iter(batches(many, rank=rank)) for rank in range(processes)]
     for step in range(one.steps):
-        taken = [pack for share in shares for _ in range(many.micro_steps(step)) for pack in next(share)]
+        taken = [pack for share in shares for batch in islice(share, many.accumulation) for pack in batch]
         epoch, packs_of_step = batches(one).packs_of(step)
         assert sorted(pack for pack in taken if pack != FILLER) == sorted((epoch, int(pack)) for pack in packs_of_step)
     assert [next(share, None) for share in shares] == [None] * processes

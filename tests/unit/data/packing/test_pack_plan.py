@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from expert_cli.data.packing.pack_plan import PackingPlan, best_fit, concat, length_table, no_packing, recommend
+from expert_cli.data.packing.pack_plan import PackingPlan, best_fit, concat, length_table, recommend
 from expert_cli.data.packing.packed_dataset import PackedDataset
 from expert_cli.utils.length_histogram import LengthHistogram
 from tests.packs import Lengths, whole
@@ -65,7 +65,7 @@ def test_a_document_goes_where_the_least_room_is_left() -> None:
 
 def test_no_documents_make_no_packs() -> None:
     nothing = whole(numbers())
-    for packs in (best_fit(nothing, 8), no_packing(nothing), concat(nothing, 8)):
+    for packs in (best_fit(nothing, 8), concat(nothing, 8)):
         assert (len(packs), packs.offsets.tolist()) == (0, [0])
 
 
