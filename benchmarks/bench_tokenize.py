@@ -131,7 +131,7 @@ def ours(rows: Path, *, fast: bool) -> Measured:
     from expert_cli.data.sources import locate_data
     from expert_cli.data.store.build import tokenize
     from expert_cli.data.store.lookup import StoreInputs
-    from expert_cli.data.store.store_files import file_hashes
+    from expert_cli.data.store.store_files import FileHashCache
     from expert_cli.data.templates.make_template import make_template
 
     if not fast:
@@ -144,7 +144,7 @@ def ours(rows: Path, *, fast: bool) -> Measured:
     template = make_template("", tokenizer.hf, eos_token=tokenizer.eos_token)
     with tempfile.TemporaryDirectory(dir=rows.parent) as folder:
         read = meter()
-        inputs = StoreInputs(locate_data(data, NullReporter()), tokenizer, template, file_hashes(Path(folder)))
+        inputs = StoreInputs(locate_data(data, NullReporter()), tokenizer, template, FileHashCache(Path(folder)))
         store = tokenize(data, inputs, Path(folder), NullReporter())
         figures = read()
     stats = store.stats["train"]

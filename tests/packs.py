@@ -70,7 +70,7 @@ def packed(
         folder,
         StoreKey((("a", "b"),)),
         lambda building: write_shard(building / "train", 0, encoded(*documents)) or {},
-        FileHashCache(folder / ".memo.json"),
+        FileHashCache(folder),
         NullReporter(),
     )
     return PackedDataset(Documents(home / "train"), capacity, packing, overflow, seed)

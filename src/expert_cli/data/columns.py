@@ -1,8 +1,7 @@
 """Which column is the question, which the answer: decided from the names of the first rows' columns, never from what they hold.
 
 Where the manifest names instruction and response, nothing is recognized beside them; a mapping that names less is completed
-by the usual names. What stands in a column and is of another type, empty, or no text that JSON has is a `BadRow`, whose
-reason is in the same words for every row with this fault.
+by the usual names. What a column must not hold is a `BadRow`, its reason in the same words for every row with this fault.
 """
 
 from __future__ import annotations
@@ -53,11 +52,7 @@ FORMS: dict[Form, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns that are read, by role; "" = there is none.
-
-    tools, system: what stands beside a conversation. segments: pieces of a document that say whether they are trained.
-    database: names the database of a pair. media: columns of pictures and sounds, which a row must not have.
-    """
+    """The columns that are read, by role; "" = there is none. database: names that of a pair. media: must be empty."""
 
     form: Form
     instruction: str = ""
@@ -87,8 +82,7 @@ def choose_columns(names: Sequence[str], mapping: ColumnMapping, where: str) -> 
     named = {role: find_column(column, names) or column for role, column in mapping.columns().items()}
     for columns, what in () if named else _OTHER_TASKS.items():
         if all(find_column(name, names) for name in columns.split()):
-            told = f"{where}: {' and '.join(map(json.dumps, columns.split()))}: rows of {what}"
-            raise InputError(told, f'Write in training.dataset: "field_mapping": {_mapping_text("", "")}.')
+            raise InputError(f"{where}: {' and '.join(map(json.dumps, columns.split()))}: rows of {what}", _name_them())
     for role, column in named.items():
         if column not in names:
             told = f'{where}: the column "{column}" of "field_mapping.{role}" is not there; columns: {", ".join(names[:20])}'
@@ -125,9 +119,9 @@ def _form(named: Mapping[str, str], usual: Mapping[str, list[str]]) -> Form:
     # a text stands last among the instruction's names: met first there, no better instruction exists
     is_document = usual["instruction"][:1] == usual["text"][:1] and not (usual["response"] or usual["input"])
     is_there = {
-        "messages": usual["messages"],
-        "text": usual["text"] if is_document else [],
-        "segments": [] if usual["instruction"] or usual["response"] or named else usual["segments"],
+        "messages": bool(usual["messages"]),
+        "text": is_document and bool(usual["text"]),
+        "segments": bool(usual["segments"]) and not (usual["instruction"] or usual["response"] or named),
     }
     return next((form for form in forms if form in named or is_there.get(form)), "pair")
 
@@ -143,14 +137,16 @@ def _pair(named: Mapping[str, str], usual: Mapping[str, list[str]], names: Seque
     what = f"no column is recognized as the {'instruction' if answers else 'response'}"
     if len(answers) > 1:
         what = f"{len(answers)} columns could be the response ({', '.join(map(json.dumps, answers))})"
-    told = f"{where}: {what}; columns: {', '.join(names[:20]) or 'none'}"
-    raise InputError(told, f'Write in training.dataset: "field_mapping": {_mapping_text(instruction, response)}.')
+    raise InputError(f"{where}: {what}; columns: {', '.join(names[:20]) or 'none'}", _name_them(instruction, response))
 
 
-def _mapping_text(instruction: str, response: str) -> str:
-    """Return the "field_mapping" of pairs as an error tells to write it."""
-    question, answer = instruction or "<column of the question>", response or "<column of the answer>"
-    return json.dumps({"instruction": question, "response": answer}, ensure_ascii=False)
+def _name_them(instruction: str = "", response: str = "") -> str:
+    """Return what to write where the columns of pairs cannot be told."""
+    named = {
+        "instruction": instruction or "<column of the question>",
+        "response": response or "<column of the answer>",
+    }
+    return f'Write in training.dataset: "field_mapping": {json_text(named)}.'
 
 
 class BadRow(Exception):

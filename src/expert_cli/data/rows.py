@@ -6,7 +6,6 @@ One function a form of file. Nothing is turned into text that is not text.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import chain
@@ -55,12 +54,11 @@ NULL_ARGUMENTS = "arguments of calls that are null"
 
 @dataclass(slots=True)  # not frozen: there are millions, and each would take three times as long to make
 class Row:
-    """What one row of a file means, and where it stands ("file:line"). One of messages, text and segments is there.
+    """What one row of a file means, and where it stands ("file:line").
 
-    messages: as chat templates read them; trained: which of them are answers that carry loss. input: what stands below the
-    last question, which the template joins to it. text: a document that is written in a template already. segments: (text,
-    trained) pieces of a document. is_pair: read from columns of question and answer. unread: fields of messages, and turns,
-    that nothing reads.
+    messages: as chat templates read them; trained: which of them carry loss. input: what stands below the last question, which
+    the template joins to it. Without messages it is a document that is written in a template already: a text, or segments
+    (text, trained). is_pair: read from columns of question and answer. unread: fields of messages, and turns, not read.
     """
 
     where: str
@@ -74,11 +72,6 @@ class Row:
     segments: Sequence[tuple[str, bool]] = ()
     is_pair: bool = False
     unread: Set[str] = frozenset()
-
-    @property
-    def is_whole_text(self) -> bool:
-        """Whether it is written in a template already, so that nothing is put around it."""
-        return not self.messages
 
     @property
     def answer(self) -> str:
@@ -213,7 +206,7 @@ def _of_pair(fields: Mapping[str, object], columns: Columns, mapping: ColumnMapp
 def _add_beside(row: Row, fields: Mapping[str, object], columns: Columns) -> None:
     """Add tools, arguments of the chat template and the system message that stand in columns of their own."""
     tools = parsed(columns.tools and fields.get(columns.tools), columns.tools) or ()
-    if tools and not (isinstance(tools, list) and all(map(has_name, tools))):
+    if tools and not (isinstance(tools, list) and all(map(_has_name, tools))):
         raise BadRow(f'"{columns.tools}" is not a list of tools with names')
     column = columns.chat_template_kwargs
     kwargs = parsed(column and fields.get(column), column) or {}
@@ -288,18 +281,16 @@ def _turn(turn: Mapping[str, Any], mapping: ColumnMapping) -> tuple[dict[str, An
     if role == CALL:
         role, content, more = "assistant", None, {**more, "tool_calls": _calls(content)}
     carried = _carried(more, role)
-    says = [_flag(more, name) == kept for name, kept in _WEIGHTS.items() if name in more]
-    unread = {name for name, one in more.items() if name not in (*carried, *_WEIGHTS) and one not in ("", [], {})}
+    weights = {name: more[name] for name in _WEIGHTS if name in more}
+    for name, weight in weights.items():
+        if weight not in (0, 1):
+            raise BadRow(f'a message\'s "{name}" is {weight!r:.40}: 0 and false, 1 and true are known')
+    is_trained = role == "assistant" and all(weight == _WEIGHTS[name] for name, weight in weights.items())
+    unread = {name for name, one in more.items() if name not in (*carried, *weights) and one not in ("", [], {})}
     if content is not None or "tool_calls" not in carried:
         content = text_of({**turn, content_key: content}, content_key, "a message's content")
     require_json(carried, "a message")
-    return {"role": role, "content": content or "", **carried}, role == "assistant" and all(says), unread
-
-
-def _flag(more: Mapping[str, object], name: str) -> bool:
-    if more[name] not in (0, 1):
-        raise BadRow(f'a message\'s "{name}" is {more[name]!r:.40}: 0 and false, 1 and true are known')
-    return bool(more[name])
+    return {"role": role, "content": content or "", **carried}, is_trained, unread
 
 
 def _joined(content: object) -> object:
@@ -318,9 +309,9 @@ def _calls(content: object) -> list[dict[str, Any]]:
     """The calls that a turn of LLaMA-Factory's says, one or a list, as JSON."""
     said = parsed(content, CALL)
     calls = said if isinstance(said, list) else [said]
-    if not calls or not all(map(has_name, calls)):
+    if not calls or not all(map(_has_name, calls)):
         raise BadRow('a message of the role "function_call" is not a call with its name as JSON')
-    return [call if "function" in call else {"type": "function", "function": call} for call in calls]
+    return calls
 
 
 def _carried(more: Mapping[str, object], role: str) -> dict[str, object]:
@@ -334,7 +325,7 @@ def _carried(more: Mapping[str, object], role: str) -> dict[str, object]:
         if name in more and not isinstance(more[name], kind):
             raise BadRow(f'a message\'s "{name}" is {type_name(more[name])}')
     calls: Any = more.get("tool_calls") or []
-    if not all(map(has_name, calls)):
+    if not all(map(_has_name, calls)):
         raise BadRow('a message\'s "tool_calls" is not a list of calls with names')
     return {name: more[name] for name, (_, of) in _CARRIED.items() if role == of and more.get(name)}
 
@@ -345,23 +336,20 @@ def mend_calls(turns: Sequence[Mapping[str, Any]], tools: Sequence[Any]) -> tupl
     JSON Schema has no keyword whose value is null but `default` and `const`; an argument may be null where its tool's schema
     speaks of null. Nothing, null and "" are no arguments: {}. Arguments that are left out are unread.
     """
-    tools, mended, unread = [*map(_without_nulls, tools)], [*map(dict, turns)], set[str]()
+    tools, unread = [*map(_without_nulls, tools)], set[str]()
     parameters = {tool["name"]: _object(tool.get("parameters")) for tool in map(_function, tools)}
-    for turn in mended:
-        calls = []
-        for call in turn.get("tool_calls", ()):
-            function = _function(call)
-            given = _arguments(function.get("arguments"))
-            known = _object(parameters.get(function["name"], {}).get("properties"))
-            nulls = {
-                name for name, one in given.items() if one is None and "null" not in json_text(known.get(name, ""))
-            }
-            unread |= {NULL_ARGUMENTS} if nulls else set()
-            function = {**function, "arguments": {name: given[name] for name in given if name not in nulls}}
-            calls.append({"type": "function", **(call if "function" in call else {}), "function": function})
-        if calls:
-            turn["tool_calls"] = calls
-    return mended, tools, unread
+
+    def mended(call: Mapping[str, Any]) -> dict[str, Any]:
+        function = _function(call)
+        given = _arguments(function.get("arguments"))
+        known = _object(parameters.get(function["name"], {}).get("properties"))
+        kept = {name: one for name, one in given.items() if one is not None or "null" in json_text(known.get(name, ""))}
+        unread.update([NULL_ARGUMENTS] if len(kept) < len(given) else [])
+        outside = call if "function" in call else {}
+        return {"type": "function", **outside, "function": {**function, "arguments": kept}}
+
+    calling = ((turn, [*map(mended, turn.get("tool_calls", ()))]) for turn in turns)
+    return [{**turn, "tool_calls": calls} if calls else {**turn} for turn, calls in calling], tools, unread
 
 
 def _without_nulls(schema: Any) -> Any:
@@ -373,10 +361,7 @@ def _without_nulls(schema: Any) -> Any:
 
 def _arguments(given: object) -> dict[str, Any]:
     """Arguments of a call, an object or its JSON text."""
-    try:
-        value = (json.loads(given) if given.strip() else {}) if isinstance(given, str) else given
-    except (ValueError, RecursionError) as error:
-        raise BadRow("arguments of a call are text that is not JSON") from error
+    value = parsed(given, "arguments")
     if isinstance(value, str):
         raise BadRow("arguments of a call are JSON text within JSON text: encode them once")
     if value is not None and not isinstance(value, dict):
@@ -384,18 +369,16 @@ def _arguments(given: object) -> dict[str, Any]:
     return value or {}
 
 
-def _function(tool: Any) -> dict[str, Any]:
+def _function(tool: object) -> dict[str, Any]:
     """What has the name of a tool, or of a call of one; {} where nothing has."""
-    function = tool.get("function") or tool if isinstance(tool, dict) else {}
-    return _object(function)
+    return _object(_object(tool).get("function") or tool)
 
 
 def _object(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def has_name(tool: object) -> bool:
-    """Return whether this is a tool, or a call of one, with its name."""
+def _has_name(tool: object) -> bool:
     name = _function(tool).get("name")
     return isinstance(name, str) and bool(name)
 

@@ -7,14 +7,13 @@ chance decides, rows are ordered by a keyed hash, never by a random generator wh
 from __future__ import annotations
 
 import json
-import sys
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, chain, islice
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,19 +82,15 @@ class RowReport:
         self.unread |= other.unread
 
 
-class FileSlice(NamedTuple):
-    """Rows of a file, by their numbers in it."""
-
-    file: DataFile
-    start: int = 0
-    stop: int = sys.maxsize
+FileSlice: TypeAlias = tuple[DataFile, int, int | None]
+"""A file, and the rows of it that are taken, by their numbers: from the first to before the second."""
 
 
 @dataclass
 class RowBatch:
     """Good rows of a file in their order, as documents where there is an encoder, and what became of all that were read.
 
-    counts: int64 [rows], how many documents with a trained token each has. hashes: where they are wanted, 16 bytes of each row:
+    counts: int64 [rows], documents with a trained token of each. hashes: 16 bytes of each row, of those that are wanted:
     "repeats" are equal for repeated rows, "asked" for one question, "ranks" are their order for the validation split.
     """
 
@@ -133,14 +128,14 @@ class RowReader:
         """Yield rows of a file; a thread encodes while the next ones are read. Raises InputError: a column came too late."""
         waiting: deque[Future[RowBatch]] = deque()
         with ThreadPoolExecutor(1) as thread:
-            for batch in self._batches(part):
+            for batch in self._batches(*part):
                 waiting.append(thread.submit(self._encoded, batch, self._written(batch)))
                 if len(waiting) > _MOST_WAITING:
                     yield waiting.popleft().result()
             yield from (done.result() for done in waiting)
 
-    def _batches(self, part: FileSlice) -> Iterator[RowBatch]:
-        raws, names = islice(rows_of(part.file), part.start, part.stop), dict.fromkeys(self.names)
+    def _batches(self, file: DataFile, start: int, stop: int | None) -> Iterator[RowBatch]:
+        raws, names = islice(rows_of(file), start, stop), dict.fromkeys(self.names)
         while some := list(islice(raws, _BATCH_ROWS)):
             batch = RowBatch(RowReport(len(some)))
             for raw in some:
@@ -226,10 +221,10 @@ class RowReader:
 
 @dataclass
 class RowSelection:
-    """The good rows of all sources, by their numbers from 0, and how often each is taken for a split.
+    """The good rows of all sources, by number, and how often each is taken for a split.
 
     readers: one a source, those that train first; training_sources: how many train. source: int [rows], of which source each
-    is. hashes: S16 [rows], by name. copies: int32 [rows], by split. reports: by split. kept: the rows, if they are in memory.
+    is. hashes: S16 [rows]. copies: int32 [rows], by split. kept: the rows, if they are in memory.
     """
 
     readers: list[RowReader]
@@ -282,8 +277,7 @@ def select(
 ) -> RowSelection:
     """Read the rows of all sources, give them to `keep`, in order, and decide which are taken. asked: hash what they ask.
 
-    Raises InputError: a source with more than `bad_share` bad rows or no good one, columns that cannot be told, sources of
-    different forms, a split that leaves nothing; EnvironmentProblem: a file that cannot be read.
+    Raises InputError (too many bad rows, columns that cannot be told, a split that leaves nothing), EnvironmentProblem.
     """
     ranked = bool(data.validation_share) and not located.validation
     readers: list[RowReader] = []
@@ -293,9 +287,9 @@ def select(
     with reporter.progress("reading rows", None, "rows") as bar:
         for number, one in enumerate((*located.train, *located.validation)):
             reader = RowReader.of(one, data, encoder=encoder, ranked=ranked, asked=asked)
-            if number not in (0, len(located.train)) and reader.columns.form != readers[-1].columns.form:
-                before = f"those of {readers[-1].located} are {readers[-1].columns.form}"
-                told = f"{one}: rows are {reader.columns.form} ({reader.columns}), {before}"
+            before = readers[-1] if number not in (0, len(located.train)) else reader
+            if (form := reader.columns.form) != before.columns.form:
+                told = f"{one}: rows are {form} ({reader.columns}), those of {before.located} are {before.columns.form}"
                 raise InputError(told, "Train on rows of one kind: messages, text, segments, pair.")
             report = RowReport()
             for batch in flat_map(reader, _file_slices(one)):
@@ -332,13 +326,13 @@ def _file_slices(located: Located) -> list[FileSlice]:
     """The rows of a slice, file by file; bad ones count, so that "train[:100]" is the same rows once they are mended."""
     split = parse_split(located.spec.split)
     if not (split.start or split.stop):
-        return [*map(FileSlice, located.files)]
+        return [(file, 0, None) for file in located.files]
     sizes = [sum(1 for _ in islice(rows_of(file), split.rows_needed)) for file in located.files]
     begins = [*accumulate(sizes, initial=0)]
     rows = split.rows(begins[-1])
     parts = zip(located.files, begins, sizes, strict=False)
-    slices = [FileSlice(file, max(rows.start - at, 0), min(rows.stop - at, size)) for file, at, size in parts]
-    return [part for part in slices if part.start < part.stop]
+    slices = [(file, max(rows.start - at, 0), min(rows.stop - at, size)) for file, at, size in parts]
+    return [part for part in slices if part[1] < part[2]]
 
 
 def _choose(
@@ -355,9 +349,9 @@ def _choose(
         reader, report = found.readers[source], reports[source]
         located, spec, data = reader.located, reader.located.spec, reader.data
         is_mine = found.source == source
-        repeats, rows = np.flatnonzero(is_mine & is_repeated), np.flatnonzero(is_mine & ~is_repeated)
-        if len(repeats):
-            report.filtered[data.filters.repeated] += len(repeats)
+        rows = np.flatnonzero(is_mine & ~is_repeated)
+        if repeats := int((is_mine & is_repeated).sum()):
+            report.filtered[data.filters.repeated] += repeats
         filtered = [f"{count} {reason}" for reason, count in report.filtered.items()]
         if not len(rows):
             told = f"{located}: no row of {report.read - report.dropped.total()} is left ({', '.join(filtered)})"
@@ -392,11 +386,7 @@ def repeat_counts(rows: int, weight: float, seed: int, salt: str) -> NDArray[np.
 
 
 def _split(found: RowSelection, share: float) -> None:
-    """Let rows evaluate, each once, however often it would have trained.
-
-    Equal rows stay on one side, so that no row that trains is evaluated; the share is met from above by less than one such
-    group, and is at least one row. Raises InputError where no row would be left to train.
-    """
+    """Let a share of the rows evaluate, each once; equal rows stay on one side. Raises InputError: none would train."""
     train = found.copies["train"]
     taken = np.flatnonzero(train)
     ranks = found.hashes["ranks"][taken]

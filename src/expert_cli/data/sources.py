@@ -1,7 +1,7 @@
 """A path, a pattern, a URL or a hub id goes in, the files that hold the rows of a split come out, in order: `locate_data`.
 
-Which files of a folder a split has is decided by `datasets`: its patterns, and the configurations of the README, held against
-the names alone: `load_dataset_builder` walks through a folder up to 60 times, and reads none in a bucket.
+Which files a split has is decided by `datasets`: its patterns, and the configurations of the README, held against the names
+alone: `load_dataset_builder` walks through a folder up to 60 times, and reads none in a bucket.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def content_of(file: DataFile, hashes: Callable[[Path], str]) -> str:
 
 @dataclass(frozen=True)
 class Located:
-    """One source and the files its rows are in; `revision` is the commit of a hub data set, else ""."""
+    """A source and the files of its rows; `revision` is the commit of a hub data set, else ""."""
 
     spec: SourceSpec
     files: tuple[DataFile, ...]
@@ -112,11 +112,15 @@ def locate_data(data: DataConfig, reporter: Reporter) -> LocatedData:
             raise InputError(missing(spec), _ANOTHER)
         path, names = Path(spec.path), [spec.path]
         if spec.kind == "files":
-            found = sorted(file.as_posix() for file in matching(spec.path) if not is_folder(file))
-            names = _fitting(found, spec, reporter)
+            names = _fitting(
+                sorted(file.as_posix() for file in matching(spec.path) if not is_folder(file)), spec, reporter
+            )
         elif spec.kind == "folder":
             names = _split_of_folder(path, _names_below(path), spec, reporter)
-        return Located(spec, tuple(_regular(path / name) for name in names))  # "/a" / "/b" is "/b"
+        found = tuple(path / name for name in names)  # "/a" / "/b" is "/b"
+        if odd := next((file for file in found if not is_file(file)), None):  # a pipe would be waited for
+            raise InputError(f"{odd}: not a file that can be read", "Remove it, or write the rows to a file first.")
+        return Located(spec, found)
 
     try:
         return LocatedData(tuple(map(locate, data.train)), tuple(map(locate, data.validation)))
@@ -129,13 +133,6 @@ def require_apart(data: DataConfig, place: Path, option: str) -> None:
     for spec in (*data.train, *data.validation):
         if spec.kind == "folder" and is_inside(place, Path(spec.path)):
             raise InputError(f"{place} lies in the data folder {spec.path}", f"give a folder outside of it: {option}")
-
-
-def _regular(path: Path) -> Path:
-    """The file, if it is one: a pipe would be waited for, a device be read for ever."""
-    if not is_file(path):
-        raise InputError(f"{path}: not a file that can be read", "Remove it, or write the rows to a file first.")
-    return path
 
 
 def _names_below(folder: Path) -> list[str]:
@@ -188,8 +185,9 @@ def _hub(spec: SourceSpec, reporter: Reporter, *, offline: bool) -> Located:
 def _remote(spec: SourceSpec, reporter: Reporter, *, offline: bool) -> tuple[RemoteFile, ...]:
     """The object at a URL, or those of a split below it."""
     if forbidden := forbidden_by(asked=offline):
-        told = f"{spec.path}: the network may not be used ({forbidden})"
-        raise EnvironmentProblem(told, "Copy the rows to this machine.")
+        raise EnvironmentProblem(
+            f"{spec.path}: the network may not be used ({forbidden})", "Copy the rows to this machine."
+        )
     folder = StoredFolder(spec.path)
     if info := folder.info():
         refuse_parts_of_a_file(str(spec), PurePosixPath(spec.path), parse_split(spec.split).name, spec.config)
@@ -199,8 +197,7 @@ def _remote(spec: SourceSpec, reporter: Reporter, *, offline: bool) -> tuple[Rem
     else:
         raise InputError(f"{folder}: no object has this name, and none lies below it", "Correct the URL.")
     if not all(found[name].version for name in names):
-        told = f"{folder}: its storage does not tell by what its content goes, so that a store of it could not be known again"
-        raise InputError(told, "Fetch it, and name the local file.")
+        raise InputError(f"{folder}: its storage tells no version of a file", "Fetch it, and name the local file.")
     return tuple(RemoteFile(folder.url_of(name), found[name]) for name in names)
 
 
@@ -208,10 +205,11 @@ def _fitting(names: Sequence[str], spec: SourceSpec, reporter: Reporter) -> list
     """Those of the files that a user's pattern fits that hold rows."""
     files = list(filter(_holds_rows, names))
     if not files:
-        told = f"{spec.path}: no file of rows fits this pattern"
-        raise InputError(told, f"Rows are in files of {', '.join(DATA_SUFFIXES)}.")
+        remedy = f"Rows are in files of {', '.join(DATA_SUFFIXES)}."
+        raise InputError(f"{spec.path}: no file of rows fits this pattern", remedy)
     _name_unread(spec.path, set(names).difference(files), reporter)
-    return _of_one_format(files, spec.path)
+    _require_one_format(files, spec.path)
+    return files
 
 
 def _split_of_folder(
@@ -240,14 +238,16 @@ def _split_of_folder(
         others = ", ".join(f"{name} ({len(files)})" for name, files in splits.items() if files) or "no data file"
         told = f'{where}: no file holds the split "{split}"; there is: {others}'
         raise InputError(told, f"Name a split that is there (PATH::split), or one file ({', '.join(DATA_SUFFIXES)}).")
-    _refuse_missing_shards(files, where)
-    return _of_one_format(files, where)
+    _require_all_shards(files, where)
+    _require_one_format(files, where)
+    return files
 
 
 def _splits(names: Sequence[str], read: Callable[[str], bytes], config: str) -> dict[str, list[str]]:
-    """The files of each split, as `datasets` finds them; those that the README names in full need not be there."""
+    """The files of each split as `datasets` finds them; those that the README names in full need not be there."""
     from datasets.data_files import sanitize_patterns
     from datasets.utils.metadata import MetadataConfigs
+    from fsspec.utils import glob_translate
     from huggingface_hub.repocard import REGEX_YAML_BLOCK
 
     readme = read("README.md").decode(errors="replace") if "README.md" in names else ""
@@ -259,23 +259,17 @@ def _splits(names: Sequence[str], read: Callable[[str], bytes], config: str) -> 
         what = f'there is no configuration "{config}"' if config else "several configurations and no default one"
         raise ValueError(f"{what}; there is: {', '.join([*configs][:20]) or 'none'}")
     chosen = configs[name] if configs else {}
-    data = list(filter(_holds_rows, names))
 
     def resolve(pattern: str) -> list[str]:
         inside = posixpath.normpath(posixpath.join(chosen.get("data_dir") or "", pattern))
-        return _matching(inside, data) if glob.has_magic(inside) else [inside]
+        if not glob.has_magic(inside):
+            return [inside]
+        fits = re.compile(glob_translate(inside)).fullmatch  # "*" stays in a folder
+        return [name for name in names if fits(name) and _holds_rows(name) and not _HIDDEN.search(name)]
 
     written = chosen.get("data_files")
     patterns = default_patterns(resolve) if written is None else sanitize_patterns(written)
     return {split: list(dict.fromkeys(chain(*map(resolve, some)))) for split, some in patterns.items()}
-
-
-def _matching(pattern: str, names: Sequence[str]) -> list[str]:
-    """The names that a pattern fits, none hidden: "*" stays in a folder. Raises ValueError: "**" beside other signs."""
-    from fsspec.utils import glob_translate
-
-    fits = re.compile(glob_translate(pattern)).fullmatch
-    return [name for name in names if fits(name) and not _HIDDEN.search(name)]
 
 
 def _holds_rows(name: str) -> bool:
@@ -288,16 +282,14 @@ def _name_unread(where: str, unread: Iterable[str], reporter: Reporter) -> None:
         reporter.warning(f"{where}: not read: {', '.join(names[:5])}{more}")
 
 
-def _of_one_format(files: Sequence[str], where: str) -> list[str]:
-    """The same files. Raises InputError: they are of two formats, which may hold the same rows."""
+def _require_one_format(files: Sequence[str], where: str) -> None:
     formats = sorted({ending for name in files for ending in _ENDING.findall(name.lower())})
     if len(formats) > 1:
         told = f"files of {len(formats)} formats side by side ({', '.join(formats)}); they may hold the same rows"
         raise InputError(f"{where}: {told}", "Name the file, or a folder with one format.")
-    return list(files)
 
 
-def _refuse_missing_shards(names: Sequence[str], where: str) -> None:
+def _require_all_shards(names: Sequence[str], where: str) -> None:
     """A set numbered "-00001-of-00003" must be whole: an interrupted download would train on part of the rows."""
     found = Counter((match[1], int(match[3])) for match in filter(None, map(_SHARD.match, names)))
     for (stem, total), count in found.items():

@@ -78,7 +78,7 @@ class AuditRow(NamedTuple):
     @classmethod
     def of(cls, row: Row) -> AuditRow:
         """Return a row; a whole text is parted before its last answer."""
-        question, answer = split_text(row.answer) if row.is_whole_text else (row.question[0], row.answer)
+        question, answer = split_text(row.answer) if not row.messages else (row.question[0], row.answer)
         return cls(row.where, question, row.question[1], answer, row.database)
 
 

@@ -17,7 +17,7 @@ from expert_cli.config.run_config import RunConfig
 from expert_cli.config.run_identity import STORE, identity, require_goes_on, settings_of
 from expert_cli.data.sources import Located, LocatedData, content_of, locate_data
 from expert_cli.data.store.lookup import store_key
-from expert_cli.data.store.store_files import FileHashCache, file_hashes
+from expert_cli.data.store.store_files import FileHashCache
 from expert_cli.errors import CTRL_C, TERMINATED, ExpertError, IntegrityError, Interrupted, ThresholdNotMet
 from expert_cli.hardware.machine import Machine
 from expert_cli.model.kernels.kernel_plan import KernelPlan
@@ -264,7 +264,7 @@ def _is_trained_on(run: RunConfig, hashes: Mapping[str, Any]) -> bool:
     offline = run.data.offline or all(spec.kind != "url" for spec in (*run.data.train, *run.data.validation))
     try:
         files = locate_data(replace(run.data, offline=offline), NullReporter()).files()
-        return {redact(str(file)): content_of(file, file_hashes(run.store).sha256) for file in files} == hashes
+        return {redact(str(file)): content_of(file, FileHashCache(run.store).sha256) for file in files} == hashes
     except (ExpertError, OSError):
         return False
 

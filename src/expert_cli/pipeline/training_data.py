@@ -14,7 +14,7 @@ from expert_cli.data.sources import LocatedData, locate_data
 from expert_cli.data.store.build import TokenStore
 from expert_cli.data.store.documents import Documents
 from expert_cli.data.store.lookup import StoreInputs
-from expert_cli.data.store.store_files import file_hashes
+from expert_cli.data.store.store_files import FileHashCache
 from expert_cli.errors import InputError
 from expert_cli.inference.expert import (
     PromptRenderer,
@@ -105,7 +105,7 @@ def resolve_inputs(run: RunConfig, report: Reporter, located: LocatedData | None
         names = ", ".join(of_prompts)
         report.warning(f"{names}: rows of whole documents are trained as they are; it stands in later prompts alone")
     template = prompt_template(run, tokenizer, columns.input)
-    return DataInputs(located, tokenizer, template, file_hashes(run.store), source)
+    return DataInputs(located, tokenizer, template, FileHashCache(run.store), source)
 
 
 def training_inputs(run: RunConfig, report: Reporter) -> DataInputs:

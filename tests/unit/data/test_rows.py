@@ -301,7 +301,7 @@ def test_what_a_row_asks() -> None:
     assert isinstance(text, Row)
     assert (pair.question, pair.answer, pair.content()) == (("q", "c"), "a", ("q", "c", "a"))
     assert (chat.question, chat.answer) == (("u\nassistant: a\nv", "s"), "b")
-    assert (text.question, text.answer, text.is_whole_text) == (("once", ""), "once", True)
+    assert (text.question, text.answer) == (("once", ""), "once")
     assert [row.is_example for row in (pair, chat, text)] == [True, False, False]
 
 
@@ -388,7 +388,7 @@ def test_json_text_is_the_object_that_it_says() -> None:
     ("given", "reason"),
     [
         ('"{\\"a\\": 2}"', "JSON text within JSON text"),
-        ("a=2", "text that is not JSON"),
+        ("a=2", "is not JSON"),
         ("[1]", "not an object"),
         ([1], "not an object"),
         (3, "not an object"),

@@ -30,7 +30,6 @@ from expert_cli.data.packing.random_fit import epoch_order, grouped_order
 Batch = dict[str, Any]
 
 
-
 @dataclass(frozen=True)
 class Schedule:
     """The optimizer steps of a run, known before it starts. `max_steps` -1: `epochs` decide.

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from expert_cli.data.store.store_files import file_hashes, verify_store
+from expert_cli.data.store.store_files import FileHashCache, verify_store
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def drawn_prompts(home: Path | None, count: int, seed: int) -> list[list[int]]:
     """Return what the first answers of some rows follow, drawn by seed, if anything. Raises IntegrityError."""
     if home is None or not (home / "train").is_dir():
         return []
-    verify_store(home, file_hashes(home.parent).sha256)
+    verify_store(home, FileHashCache(home.parent).sha256)
     documents = Documents(home / "train")
     numbers = random.Random(seed).sample(range(len(documents)), min(count, len(documents)))  # noqa: S311
     drawn = (documents.document(number) for number in numbers)

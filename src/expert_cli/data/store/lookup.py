@@ -1,11 +1,8 @@
 """Which token store a run needs, by its key, and what lies where it should: here, or at a URL.
 
 A store is keyed by content alone: the source files (of those in object storage their version), which rows and columns of them,
-tokenizer, template, which turns train, and the rule by which rows become shards (`STORE_RULE`).
-
-<12 hex>/                      a token store, named by the first 12 of its key, as `store_files.py` describes it
-.building-<12 hex>/            a build that was interrupted, or is under way
-s3://bucket/stores/<12 hex>/   the files that it has on a disk, the fingerprint put last: fetched whole, used from the disk
+tokenizer, template, which turns train, and the rule by which rows become shards (`STORE_RULE`). It lies in a folder named by
+the first 12 of its key; at a URL it has the same files, the fingerprint put last: it is fetched whole, used from the disk.
 """
 
 from __future__ import annotations
@@ -24,7 +21,7 @@ from filelock import FileLock, Timeout
 
 from expert_cli.config.run_config import DataConfig
 from expert_cli.data.select import FlatMap, local_flat_map
-from expert_cli.data.sources import Located, LocatedData, content_of
+from expert_cli.data.sources import LocatedData, content_of
 from expert_cli.data.store.store_files import (
     FINGERPRINT,
     SPLITS,
@@ -79,22 +76,15 @@ def store_key(
     def sha256(value: object) -> str:
         return hashlib.sha256(json.dumps(value).encode()).hexdigest()
 
-    def content(sources: Sequence[Located]) -> str:
-        return sha256([[one.revision, *(content_of(file, hash_cache.sha256) for file in one.files)] for one in sources])
-
-    def rows(sources: Sequence[Located]) -> str:
-        """Which rows are taken; the seed counts only where a weight or a share draws rows."""
-        specs = [(one.spec, one.spec.share or one.spec.weight % 1) for one in sources]
-        return json.dumps(
-            [[spec.split, spec.weight, data.seed if drawn else None, spec.share] for spec, drawn in specs]
-        )
-
-    parts = {
-        "rule": str(STORE_RULE),
-        "train data": content(located.train),
-        "train rows": rows(located.train),
-        "validation data": content(located.validation),
-        "validation rows": rows(located.validation),
+    parts = {"rule": str(STORE_RULE)}
+    for name, sources in (("train", located.train), ("validation", located.validation)):
+        files = [[one.revision, *(content_of(file, hash_cache.sha256) for file in one.files)] for one in sources]
+        specs = [one.spec for one in sources]
+        # the seed counts only where a weight or a share draws rows
+        seeds = [data.seed if spec.share or spec.weight % 1 else None for spec in specs]
+        rows = [[spec.split, spec.weight, seed, spec.share] for spec, seed in zip(specs, seeds, strict=True)]
+        parts |= {f"{name} data": sha256(files), f"{name} rows": json.dumps(rows)}
+    parts |= {
         "split": json.dumps([data.validation_share, data.seed]) if data.validation_share else "none",
         "filters": json.dumps(asdict(data.filters)),
         "tokenizer": tokenizer,
@@ -110,10 +100,9 @@ def store_key(
 
 @dataclass(frozen=True)
 class StoreInputs:
-    """What a store is made of, found on this machine: the data files, the tokenizer, the template.
+    """What a store is made of: the data files, the tokenizer, the template; hashes: of files that were read already.
 
-    hashes: those of files that were read already. No part of the key: cases, hashes of what an evaluation asks, looked
-    for in the rows that train; flat_map, on which machines rows are looked at and written down.
+    No part of the key: cases, hashes of what an evaluation asks; flat_map, on which machines rows are written down.
     """
 
     located: LocatedData
@@ -177,10 +166,8 @@ def lock_of(home: Path) -> FileLock:
 
 def prune(folder: Path, keep: str, expert: str, report: Reporter) -> None:
     """Delete other stores in `folder` that were built for `expert`, by fingerprint, and unfinished builds."""
-    for path in sorted(folder.iterdir()):
-        is_other = STORE_NAME.fullmatch(path.name) and path.name.removeprefix(BUILDING) != keep[:12]
-        if not is_other or path.is_symlink() or not path.is_dir():
-            continue
+    stores = (path for path in sorted(folder.iterdir()) if STORE_NAME.fullmatch(path.name) and not path.is_symlink())
+    for path in (path for path in stores if path.name.removeprefix(BUILDING) != keep[:12]):
         with suppress(IntegrityError, KeyError, Timeout):
             if path.name.startswith(BUILDING) or read_fingerprint(path)["expert"] == expert:
                 with lock_of(path).acquire(timeout=0):
@@ -198,9 +185,9 @@ def look_up(place: StoredFolder, key: StoreKey) -> tuple[StoreState, dict[str, A
     try:
         body = parse_sealed(place.read(FINGERPRINT))
         damage = names_outside(body) or ("" if body["key"] == key.sha256 else f"{FINGERPRINT} belongs to another store")
+        return StoreState("damaged", f"{place}: {damage}") if damage else StoreState("hit", f"{place} fits"), body
     except (ValueError, KeyError, TypeError):
-        damage = f"{FINGERPRINT} is not of its form"
-    return (StoreState("damaged", f"{place}: {damage}"), {}) if damage else (StoreState("hit", f"{place} fits"), body)
+        return StoreState("damaged", f"{place}: {FINGERPRINT} is not of its form"), {}
 
 
 def fetch_store(place: StoredFolder, key: StoreKey, folder: Path, report: Reporter) -> StoreState:

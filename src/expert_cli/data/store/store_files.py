@@ -6,9 +6,8 @@ A store as it lies on disk (opens with `datasets.load_from_disk`):
       fingerprint.json         {"key": 64 hex, "parts": {...}, "expert",
                                 "files": {path: {"bytes", "sha256"}}, "self": a hash of all that}; written last
       stats.json               rows, tokens, what was dropped
-      dataset_dict.json        the splits
+      dataset_dict.json, train/state.json, train/dataset_info.json
       train/data-00000.arrow   input_ids list<int32>, completion_mask list<bool>: one row a document
-      train/state.json, train/dataset_info.json
     .building-<first 12>/      one that is not whole yet
 
 `expert` is the one it was built for first, for `--prune`; another with the same data uses the same store.
@@ -51,9 +50,8 @@ STATE = "state.json"
 SPLITS = "dataset_dict.json"
 STATS = "stats.json"
 STORE_RULE = 7
-"""By which rows become the shards of a store: which columns are read, which tokens stand for a row and which of these are
-trained, where shards end, how they lie on disk. Raise it whenever any of that changes: stores of another rule are built anew.
-tests/unit/data/test_golden.py fails until it is raised."""
+"""By which rows become the shards of a store. Raise it whenever any of that changes (tests/unit/data/test_golden.py fails
+until it is raised): stores of another rule are built anew."""
 BUILD_ANEW = "delete the folder to have it built anew"
 _FEATURES = {
     "input_ids": {"feature": {"dtype": "int32", "_type": "Value"}, "_type": "List"},
@@ -69,18 +67,17 @@ def write_shard(folder: Path, number: int, encoded: Encoded) -> None:
     """Write one shard of a split into its folder. Raises OSError (disk full)."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"data-{number:05d}.arrow"
-    # From buffers: pa.array imports pandas (0.3 s) to ask whether it was given some, and takes long over booleans.
-    offsets, ids = _int32(encoded.offsets), _int32(encoded.ids)
-    bits = np.packbits(encoded.trained, bitorder="little")
-    mask = pa.Array.from_buffers(pa.bool_(), len(encoded.trained), [None, pa.py_buffer(bits)])
+
+    def column(values: NDArray[Any], kind: Any, length: int) -> Any:
+        # From buffers: pa.array imports pandas (0.3 s) to ask whether it was given some, and takes long over booleans.
+        return pa.Array.from_buffers(kind, length, [None, pa.py_buffer(np.ascontiguousarray(values))])
+
+    offsets = column(encoded.offsets.astype(np.int32), pa.int32(), len(encoded.offsets))
+    ids = column(encoded.ids, pa.int32(), len(encoded.ids))
+    mask = column(np.packbits(encoded.trained, bitorder="little"), pa.bool_(), len(encoded.ids))
     columns = [pa.ListArray.from_arrays(offsets, ids), pa.ListArray.from_arrays(offsets, mask)]
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, SCHEMA) as writer:
         writer.write_batch(pa.record_batch(columns, schema=SCHEMA))
-
-
-def _int32(values: NDArray[np.integer[Any]]) -> Any:
-    flat = np.ascontiguousarray(values, np.int32)
-    return pa.Array.from_buffers(pa.int32(), len(flat), [None, pa.py_buffer(flat)])
 
 
 def write_fingerprint(
@@ -132,17 +129,12 @@ def names_outside(fingerprint: Mapping[str, Any]) -> str:
     return ""
 
 
-def file_hashes(folder: Path) -> FileHashCache:
-    """Return the file hashes that are remembered beside the stores in `folder`."""
-    return FileHashCache(folder / ".memo.json")
-
-
 class FileHashCache:
     """File hashes remembered by size, mtime, ctime and inode, so that an unchanged file is not read again."""
 
-    def __init__(self, path: Path) -> None:
-        """Read the hashes at `path`; a missing or damaged one is an empty one."""
-        self.path, self.changed = path, False
+    def __init__(self, folder: Path) -> None:
+        """Read those that are remembered beside the stores in `folder`; a damaged file of them is an empty one."""
+        self.path, self.changed = folder / ".memo.json", False
         self.known: dict[str, list[Any]] = {}
         with suppress(OSError, ValueError, KeyError, TypeError):
             self.known = dict(read_sealed(self.path)["files"])
@@ -160,10 +152,9 @@ class FileHashCache:
     def save(self) -> None:
         """Write what is new; a folder that cannot be written is used without them."""
         if self.changed:
+            there = {name: seen for name, seen in self.known.items() if Path(name).exists()}
             with suppress(OSError):
-                write_sealed(
-                    self.path, {"files": {name: seen for name, seen in self.known.items() if Path(name).exists()}}
-                )
+                write_sealed(self.path, {"files": there})
                 self.changed = False
 
 

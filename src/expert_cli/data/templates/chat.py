@@ -181,7 +181,7 @@ class Template:
 
     def _of_row(self, row: Row, contents: Sequence[str], *, exact: bool = False) -> list[Document]:
         """Return a row's documents. exact: refuse one whose prompt does not begin its answer. Raises InputError."""
-        if row.is_whole_text:
+        if not row.messages:
             return [self._of_text(row)]
         said = ({**turn, "content": text} for turn, text in zip(row.messages, contents, strict=True))
         plain = list(map(self._with_arguments, said))

@@ -49,11 +49,11 @@ def fill(building: Path) -> dict[str, Any]:
 
 
 def make(folder: Path, key: StoreKey = KEY, filled: Callable[[Path], dict[str, Any]] = fill) -> Path:
-    return build(folder, key, filled, FileHashCache(folder / ".memo.json"), NullReporter())
+    return build(folder, key, filled, FileHashCache(folder), NullReporter())
 
 
 def state(folder: Path, key: StoreKey = KEY, **how: bool) -> StoreState:
-    return inspect_store(folder, key, FileHashCache(folder / ".memo.json"), **how)
+    return inspect_store(folder, key, FileHashCache(folder), **how)
 
 
 def contents(home: Path) -> dict[str, bytes]:
@@ -227,7 +227,7 @@ def key_of(folder: Path, raw: bytes = b"rows", **changes: Any) -> str:
     data = replace(DATA, **{name: value for name, value in changes.items() if name in DataConfig.__dataclass_fields__})
     located = LocatedData(tuple(Located(spec, (path,), changes.get("revision", "")) for spec in data.train), ())
     made_by = {"tokenizer": changes.get("tokenizer", "t"), "template": changes.get("template", "chatml")}
-    return store_key(data, located, FileHashCache(folder / "m"), **made_by).sha256
+    return store_key(data, located, FileHashCache(folder), **made_by).sha256
 
 
 CHANGES: dict[str, dict[str, Any]] = {
@@ -283,7 +283,7 @@ def tokenized(rows: Path, folder: Path, reporter: Reporter) -> TokenStore:
     data = replace(DATA, train=(SourceSpec("file", str(rows)),))
     located = LocatedData((Located(data.train[0], (rows,)),), ())
     template = template_for(tiny_tokenizer())
-    inputs = StoreInputs(located, TinyTokenizer(), template, FileHashCache(folder / "m"))
+    inputs = StoreInputs(located, TinyTokenizer(), template, FileHashCache(folder))
     return tokenize(data, inputs, folder, reporter)
 
 
@@ -318,7 +318,7 @@ def converted(
     folder: Path, saved: Any = None, tokenizer: TinyTokenizer = TinyTokenizer(), **columns: Any
 ) -> TokenStore:
     (saved or datasets.Dataset.from_dict(columns)).save_to_disk(str(folder / "rows"))
-    nothing, hashes = LocatedData((), ()), FileHashCache(folder / ".memo.json")
+    nothing, hashes = LocatedData((), ()), FileHashCache(folder)
     inputs = StoreInputs(nothing, tokenizer, template_for(tiny_tokenizer()), hashes)
     return convert_foreign_store(folder / "rows", folder / "out", inputs, NullReporter())
 
