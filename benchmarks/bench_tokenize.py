@@ -131,8 +131,8 @@ def ours(rows: Path, *, fast: bool) -> Measured:
     from expert_cli.data.sources import locate_data
     from expert_cli.data.store.build import tokenize
     from expert_cli.data.store.lookup import StoreInputs
-    from expert_cli.data.store.store_files import FileHashCache
     from expert_cli.data.templates.make_template import make_template
+    from expert_cli.utils.files import FileHashCache
 
     if not fast:
         sys.modules["fastokens"] = None  # type: ignore[assignment]  # as on a machine without it

@@ -91,7 +91,7 @@ def explain_store(manifest: FilePath, **arguments: Any) -> StoreExplanation:
 
 
 def _inputs(run: RunConfig, stage: FilePath | None, reporter: Reporter) -> DataInputs:
-    from expert_cli.pipeline.pretokenize import staged_inputs
+    from expert_cli.pipeline.staging import staged_inputs
     from expert_cli.pipeline.training_data import resolve_inputs
 
     inputs = resolve_inputs(run, reporter)

@@ -1,8 +1,7 @@
 """A database, or its CREATE TABLE texts, and a question -> the part of the prompt that describes the database.
 
-SQLite reads it: a file, which is not changed, or texts. Which tables, columns and values a question is shown is decided by its
-words alone. What is read is bounded by rows and by steps of SQLite's machine, never by time: the same database gives the same
-prompts.
+Which tables, columns and values a question is shown is decided by its words alone. What SQLite reads is bounded by rows and by
+steps of its machine, never by time: the same database gives the same prompts.
 """
 
 from __future__ import annotations
@@ -56,10 +55,10 @@ _SHORT_TYPES = {
 
 @dataclass(frozen=True)
 class Table:
-    """A table or view: its columns in their order with the types that are declared, and what joins it to others.
+    """A table or view: its columns with the types that are declared, and what joins it to others.
 
     foreign_keys: another table, and its columns by those of this one ("": a primary key is meant, and there is none). joined:
-    the tables that a foreign key joins it to, either way. values: of each column, as SQL literals, the most frequent first.
+    by a foreign key, either way. values: of each column, as SQL literals, the most frequent first.
     """
 
     name: str
@@ -190,7 +189,7 @@ def literal(value: str | float) -> str:
 
 @lru_cache(maxsize=100_000)
 def stem(word: str) -> str:
-    """Return a word without the endings that words of one meaning differ in: "flies" and "fly", "producing" and "produce"."""
+    """Return a word without endings, so that "flies" and "fly", "producing" and "produce" are one."""
     word = _PLURAL.sub("", re.sub("(?<=...)ies$", "y", word.casefold()))
     return re.sub("(?<=...)y$", "i", re.sub("(?<=...)(?:ing|ed|er|or|e)$", "", word))
 
@@ -221,7 +220,7 @@ def show_database(settings: SchemaPromptConfig, name: str, input_: str, question
 
 
 def schema_prompt(settings: SchemaPromptConfig, question: str, input_: str, file: Path | None, answer: str = "") -> str:
-    """Return what a question is shown of an SQLite file, `answer`'s tables too; None: its CREATE TABLEs."""
+    """Return what a question is shown of an SQLite file, `answer`'s tables too; None: of CREATE TABLEs in its input."""
     database = read_text(input_) if file is None else read_file(file)
     stems = frozenset(map(stem, text_words(question)))
     matches = database.matches(question)
@@ -300,12 +299,7 @@ def _best_tables(database: Database, fits: dict[str, dict[str, float]], stems: f
 
 
 def _compact(tables: list[Table]) -> str:
-    """Return a line a table, which takes the fewest tokens; `inference/grammar/sql` reads it.
-
-    Tables:
-    head(head_id int key, name, born_state = 'California', age int = 56)
-    management(department_id int key > department, head_id int key > head, temporary_acting = 'Yes' | 'No')
-    """
+    """Return a line a table: head(head_id int key, name, born_state = 'California'), `key > department` for a foreign key."""
 
     def column(table: Table, name: str) -> list[str]:
         key = "key" if name in table.primary_key else ""
@@ -319,11 +313,10 @@ def _compact(tables: list[Table]) -> str:
 
 
 def _joins(tables: list[Table]) -> str:
-    """Return names in small letters, which SQL does not tell from capitals, and joins and values as queries write them.
+    """Return names in small letters, which SQL does not tell from capitals, joins and values as queries write them.
 
     Tables:
     head(head_id int, name, born_state, age int)
-    management(department_id int, head_id int, temporary_acting)
     Joins:
     management.head_id = head.head_id
     Values:

@@ -1,4 +1,4 @@
-"""A data file goes in, its rows come out, each with its place: `rows_of`. What follows a row's place is not decided here.
+"""A data file goes in, its rows come out, each with its place: `rows_of`.
 
 JSON is parsed strictly by the standard library: the builder of `datasets` makes timestamps of texts and fills absent keys.
 Parquet and Arrow are read by pyarrow, as a streaming `load_dataset` does, but 20 times as fast and without a lock file.
@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import chain
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
@@ -26,7 +27,6 @@ from expert_cli.utils.object_storage import storage_errors
 from expert_cli.utils.text import first_line, wide_encoding
 
 _BATCH_ROWS = 1024
-_BUFFER_BYTES = 1 << 20
 _LONGEST_CELL = 2**31 - 1  # csv's default is 128 KiB; a C long on Windows holds no more than this
 # Bytes that were no UTF-8, as "surrogateescape" decodes them; a cell of CSV has no escapes.
 _BROKEN = re.compile("[\udc80-\udcff]")
@@ -51,10 +51,8 @@ def rows_of(file: DataFile) -> Iterator[RawRow]:
 
     form, suffix = format_name(str(file)), PurePath(str(file)).suffix
     if not form:
-        raise InputError(
-            f'{file}: no known data format ("{suffix}")',
-            f"Give the rows as one of {', '.join(DATA_SUFFIXES)}; text may be compressed: {', '.join(COMPRESSED_SUFFIXES)}.",
-        )
+        known = f"{', '.join(DATA_SUFFIXES)}; text may be compressed: {', '.join(COMPRESSED_SUFFIXES)}"
+        raise InputError(f'{file}: no known data format ("{suffix}")', f"Give the rows as one of {known}.")
     with storage_errors(str(file)):
         try:
             yield from _READERS[form](file)
@@ -76,7 +74,7 @@ def _content(file: DataFile) -> Iterator[io.BufferedReader]:
     codec = COMPRESSED_SUFFIXES.get(PurePath(str(file)).suffix.lower())
     with file.open("rb") as raw:
         plain: Any = pa.CompressedInputStream(raw, codec) if codec else raw
-        content = io.BufferedReader(plain, _BUFFER_BYTES)
+        content = io.BufferedReader(plain, 1 << 20)
         start = content.peek(4)[:4]
         if name := wide_encoding(start):
             raise InputError(f"{file}: the file is {name}", _SAVE)
@@ -149,7 +147,7 @@ def _parquet_batches(opened: Any) -> tuple[Any, Iterator[Any]]:
     table = pq.ParquetFile(opened)
     # Group by group: of several, Arrow reads all before it gives the first row.
     groups = (table.iter_batches(_BATCH_ROWS, row_groups=[group]) for group in range(table.num_row_groups))
-    return table.schema_arrow, (batch for group in groups for batch in group)
+    return table.schema_arrow, chain.from_iterable(groups)
 
 
 def _arrow_batches(opened: Any) -> tuple[Any, Iterator[Any]]:
@@ -172,23 +170,17 @@ def _columnar(batches_of: Callable[[Any], tuple[Any, Iterator[Any]]], file: Data
         schema, batches = batches_of(opened)
         _refuse_repeated(f"{file}: the schema", schema.names)
         parts = (batch.slice(at, _BATCH_ROWS) for batch in batches for at in range(0, batch.num_rows, _BATCH_ROWS))
-        decoded = _json_decoder(schema)
+        decoded: Callable[[Any], Any] = dict
+        if "extension<arrow.json" in str(schema.types):  # JSON as text: `datasets` writes columns of mixed types so
+            from datasets import Features
+
+            decoded = Features.from_arrow_schema(schema.remove_metadata()).decode_example
         for number, fields in enumerate((row for part in parts for row in part.to_pylist()), 1):
             where = f"{file}:row {number}"
             try:
                 yield RawRow(where, decoded(fields))
             except ValueError:
                 yield RawRow(where, {}, _NO_JSON)
-
-
-def _json_decoder(schema: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Return what reads the columns of a row that hold JSON as text: `datasets` writes columns of mixed types so."""
-    if "extension<arrow.json" not in str(schema.types):
-        return lambda row: row
-    from datasets import Features
-
-    features = Features.from_arrow_schema(schema.remove_metadata())
-    return lambda row: dict(features.decode_example(row))
 
 
 def _refuse_repeated(what: str, names: Sequence[str]) -> None:

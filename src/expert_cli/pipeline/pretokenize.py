@@ -6,24 +6,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import groupby
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from expert_cli.config.run_config import RunConfig
 from expert_cli.data.columns import BadRow, optional_text, text_of
 from expert_cli.data.packing.pack_plan import LengthRow, length_table, recommend
 from expert_cli.data.rows import asked_hash
-from expert_cli.data.sources import Located, LocatedData, require_apart
+from expert_cli.data.sources import require_apart
 from expert_cli.data.store.build import TokenStore, convert_foreign_store, store_state, tokenize
 from expert_cli.data.store.documents import Documents
 from expert_cli.data.store.lookup import StoreKey, StoreState, fetch_store, foreign_store, look_up, put_store
-from expert_cli.data.store.store_files import stage, staged_path
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.pipeline.training_data import DataInputs, packed
-from expert_cli.utils.files import files_below, json_objects
+from expert_cli.utils.files import json_objects
 from expert_cli.utils.length_histogram import LengthHistogram
 from expert_cli.utils.object_storage import StoredFolder
-from expert_cli.utils.paths import is_inside
 from expert_cli.utils.reporter import Reporter
 
 if TYPE_CHECKING:
@@ -92,22 +89,6 @@ def _look_up(run: RunConfig, key: StoreKey) -> StoreState:
         told = "Leave --offline out, or name a folder of token stores."
         raise EnvironmentProblem(f"{place}: is not looked at: --offline is given", told)
     return look_up(place, key)[0]
-
-
-def staged_inputs(inputs: DataInputs, target: Path, report: Reporter) -> DataInputs:
-    """Return the same inputs with their data files copied under `target`, which is a faster disk; stored ones stay."""
-    copies: dict[Any, Path] = stage([f for f in inputs.located.files() if isinstance(f, Path)], target, report)
-
-    def moved(sources: Sequence[Located]) -> tuple[Located, ...]:
-        return tuple(replace(one, files=tuple(copies.get(file, file) for file in one.files)) for one in sources)
-
-    return replace(inputs, located=LocatedData(moved(inputs.located.train), moved(inputs.located.validation)))
-
-
-def staged_store(store: TokenStore, target: Path, report: Reporter) -> TokenStore:
-    """Return the same store, copied under `target`, which is a faster disk."""
-    stage([*files_below(store.home)], target, report)
-    return replace(store, home=store.home if is_inside(store.home, target) else staged_path(store.home, target))
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,6 @@ from expert_cli.config.run_config import RunConfig
 from expert_cli.config.run_identity import STORE, identity, require_goes_on, settings_of
 from expert_cli.data.sources import Located, LocatedData, content_of, locate_data
 from expert_cli.data.store.lookup import store_key
-from expert_cli.data.store.store_files import FileHashCache
 from expert_cli.errors import CTRL_C, TERMINATED, ExpertError, IntegrityError, Interrupted, ThresholdNotMet
 from expert_cli.hardware.machine import Machine
 from expert_cli.model.kernels.kernel_plan import KernelPlan
@@ -32,7 +31,7 @@ from expert_cli.runs.run_paths import RunPaths
 from expert_cli.runs.signals import Terminated, raising_sigterm
 from expert_cli.runs.status import RunStatus
 from expert_cli.utils.disk_errors import known
-from expert_cli.utils.files import sha256_of, write_json, write_text
+from expert_cli.utils.files import FileHashCache, sha256_of, write_json, write_text
 from expert_cli.utils.redaction import redact
 from expert_cli.utils.reporter import NullReporter, Reporter
 from expert_cli.utils.text import duration, failure_lines, shortened

@@ -44,7 +44,7 @@ from expert_cli.model.layers import compile_layers, enable_activation_checkpoint
 from expert_cli.model.loading.quantize import autocast_of
 from expert_cli.pipeline.before_after import TEXTS, ask, choose, measure, missed, samples
 from expert_cli.pipeline.options import RunOptions
-from expert_cli.pipeline.pretokenize import describe, staged_store, store_for
+from expert_cli.pipeline.pretokenize import describe, store_for
 from expert_cli.pipeline.remote_run import remote_run
 from expert_cli.pipeline.run_directory import (
     RunResult,
@@ -57,6 +57,7 @@ from expert_cli.pipeline.run_directory import (
     recorded,
     write_run_json,
 )
+from expert_cli.pipeline.staging import staged_store
 from expert_cli.pipeline.token_rows import choose_token_rows
 from expert_cli.pipeline.training_data import DataInputs, laid_out, training_data, training_inputs
 from expert_cli.runs.lock import run_lock

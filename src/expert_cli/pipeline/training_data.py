@@ -14,7 +14,6 @@ from expert_cli.data.sources import LocatedData, locate_data
 from expert_cli.data.store.build import TokenStore
 from expert_cli.data.store.documents import Documents
 from expert_cli.data.store.lookup import StoreInputs
-from expert_cli.data.store.store_files import FileHashCache
 from expert_cli.errors import InputError
 from expert_cli.inference.expert import (
     PromptRenderer,
@@ -29,6 +28,7 @@ from expert_cli.model.layers import recurrent_layers
 from expert_cli.model.loading.base_model import LocalModel
 from expert_cli.model.loading.quantize import meta_base
 from expert_cli.model.tokenizer import TokenizerInfo, load_tokenizer
+from expert_cli.utils.files import FileHashCache
 from expert_cli.utils.reporter import Reporter
 
 

@@ -289,3 +289,32 @@ def folder_beside(home: Path) -> Iterator[Path]:
         yield beside
     finally:
         shutil.rmtree(beside, ignore_errors=True)
+
+
+class FileHashCache:
+    """File hashes remembered by size, mtime, ctime and inode, so that an unchanged file is not read again."""
+
+    def __init__(self, folder: Path) -> None:
+        """Read those that are remembered beside the stores in `folder`; a damaged file of them is an empty one."""
+        self.path, self.changed = folder / ".memo.json", False
+        self.known: dict[str, list[Any]] = {}
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            self.known = dict(read_sealed(self.path)["files"])
+
+    def sha256(self, path: Path, *, again: bool = False) -> str:
+        """Return a file's hash, read anew if the file changed since it was remembered (or if asked `again`)."""
+        seen, name = stamp(path), str(path.resolve())
+        *then, digest = self.known.get(name, [""])
+        if again or then != seen:
+            digest = sha256_of(path)
+            self.known[name] = [*seen, digest]
+            self.changed = True
+        return str(digest)
+
+    def save(self) -> None:
+        """Write what is new; a folder that cannot be written is used without them."""
+        if self.changed:
+            there = {name: seen for name, seen in self.known.items() if Path(name).exists()}
+            with suppress(OSError):
+                write_sealed(self.path, {"files": there})
+                self.changed = False

@@ -16,12 +16,11 @@ from expert_cli.config.run_config import RunConfig
 from expert_cli.config.run_identity import begun_as, identity, require_goes_on, require_same
 from expert_cli.data.sources import Located, LocatedData
 from expert_cli.data.store.lookup import store_key
-from expert_cli.data.store.store_files import FileHashCache
 from expert_cli.errors import InputError, IntegrityError
 from expert_cli.hardware import machine
 from expert_cli.pipeline.run_directory import finished
 from expert_cli.runs.run_paths import RunPaths
-from expert_cli.utils.files import write_json
+from expert_cli.utils.files import FileHashCache, write_json
 from tests import manifests
 from tests.words import Words
 

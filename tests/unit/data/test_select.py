@@ -14,8 +14,8 @@ from expert_cli.config.run_config import ColumnMapping, DataConfig, RowFilters, 
 from expert_cli.data.select import RowSelection, repeat_counts, select_rows
 from expert_cli.data.sources import locate_data
 from expert_cli.data.store.lookup import store_key
-from expert_cli.data.store.store_files import FileHashCache
 from expert_cli.errors import InputError
+from expert_cli.utils.files import FileHashCache
 from expert_cli.utils.reporter import NullReporter, Reporter
 from tests.words import Words
 

@@ -23,11 +23,11 @@ from expert_cli.data.encode import Encoded, Encoder, OtherIds
 from expert_cli.data.select import RowBatch, RowReport, RowSelection, select
 from expert_cli.data.store.documents import Documents
 from expert_cli.data.store.lookup import BUILDING, StoreInputs, StoreKey, StoreState, inspect_store, lock_of, read_stats
-from expert_cli.data.store.store_files import STORE_RULE, FileHashCache, write_fingerprint, write_shard
+from expert_cli.data.store.store_files import STORE_RULE, write_fingerprint, write_shard
 from expert_cli.data.templates.mask import PLAIN
 from expert_cli.errors import InputError, IntegrityError
 from expert_cli.utils.disk_errors import disk_errors
-from expert_cli.utils.files import remove, stamp
+from expert_cli.utils.files import FileHashCache, remove, stamp
 from expert_cli.utils.length_histogram import LengthHistogram
 from expert_cli.utils.reporter import Bar, Reporter
 
@@ -39,8 +39,8 @@ _PERCENTILES = (50, 90, 95, 99)
 class TokenStore:
     """A store that is ready: where, how it came to be there, and what its statistics say.
 
-    status: "hit", "built", "rebuilt" (stale or damaged before; `reason` says which). source_bytes, seconds: from first read
-    to verified store, 0 for a hit. url: where it lies in object storage, too, else "".
+    status: "hit", "built", "rebuilt" (`reason` says why). source_bytes, seconds: from first read to verified store, 0 for a
+    hit. url: where it lies in object storage, too.
     """
 
     home: Path
@@ -90,9 +90,8 @@ def tokenize(
 ) -> TokenStore:
     """Return the store for this data in `folder`, building it if need be. expert: whom it is built for.
 
-    Waits while another process builds the same store, and then uses that one. Raises InputError (rows that cannot be used,
-    files that change while they are read), EnvironmentProblem (disk; nothing of the build is left), IntegrityError (`locked`
-    and no store fits).
+    Waits while another process builds the same store, and uses that one. Raises InputError (rows that cannot be used, files
+    that change while they are read), EnvironmentProblem (disk), IntegrityError (`locked` and no store fits).
     """
     started = time.monotonic()
     files = inputs.located.files()
@@ -147,8 +146,7 @@ def build(
 ) -> Path:
     """Build a store in a folder beside its place, which `fill` makes, and return its folder; one that is there is used.
 
-    force: build even then. Waits while another process builds the same store. Raises EnvironmentProblem when the disk is full
-    (nothing of this build is left) or the folder cannot be written.
+    force: build even then. Raises EnvironmentProblem when it cannot be written; nothing of this build is left then.
     """
     home, building = folder / key.name, folder / f"{BUILDING}{key.name}"
     failed, elsewhere = f"cannot write the token store in {folder}", "put the store elsewhere: pretokenize --output DIR"
@@ -176,10 +174,9 @@ def build(
 
 
 class Spool:
-    """The documents of all rows, on disk, until it is known which rows are taken.
+    """The documents of all rows, on disk until it is known which rows are taken: int32, ~id for what is not trained.
 
-    A file of int32: the id of a token that is trained, ~id of one that is not. It is read, not mapped: what is mapped counts
-    as this process's memory until it is closed.
+    It is read, not mapped: what is mapped counts as this process's memory until it is closed.
     """
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -262,11 +259,8 @@ def overlap_of(selection: RowSelection, cases: Sequence[bytes]) -> dict[str, dic
     """Return how many of the cases and of the rows that evaluate ask what rows that train ask."""
     train, held = (selection.hashes["asked"][selection.copies[split] > 0] for split in ("train", "validation"))
     asked = {"validation": held, "cases": np.array(cases, "S16")}
-    return {
-        of: {"rows": len(some), "same": int((np.isin(some, train) & (some != b"")).sum())}
-        for of, some in asked.items()
-        if len(some)
-    }
+    same = {of: int((np.isin(some, train) & (some != b"")).sum()) for of, some in asked.items()}
+    return {of: {"rows": len(some), "same": same[of]} for of, some in asked.items() if len(some)}
 
 
 # Data sets of token ids that another program saved: `--trust-store` ---------------------------------------------------
@@ -297,8 +291,7 @@ def convert_foreign_store(
             raise IntegrityError(f"{home}: no split train among {', '.join(splits)}", NO_TRUST)
         for split in [name for name in ("train", "validation") if name in splits]:
             tables = splits[split].with_format("arrow").iter(SHARD_ROWS)
-            checked = (_checked(table, f"{home}: {split}") for table in tables)
-            parts = (documents.trained_only()[0] for documents in checked)
+            parts = (_checked(table, f"{home}: {split}").trained_only()[0] for table in tables)
             stats[split] = write_split(building / split, parts, RowReport(), "another program")
             if untrained := len(splits[split]) - stats[split]["rows"]:
                 stats[split]["dropped"] = {"no trained token": untrained}
@@ -319,13 +312,10 @@ def _checked(table: Any, where: str) -> Encoded:
     flat = [one.flatten() for one in lists]
     ids, said = (one.to_numpy(zero_copy_only=False) for one in flat)
     sizes, others = (one.value_lengths().fill_null(0).to_numpy() for one in lists)
-    fault = ""
     if any(one.null_count for one in (*lists, *flat)) or not np.array_equal(sizes, others):
-        fault = "it has gaps (null), or ids and mask differ in length"
-    elif kind == "labels" and len(wrong := np.flatnonzero((said != -100) & (said != ids))):
+        raise IntegrityError(f"{where}: it has gaps (null), or ids and mask differ in length", NO_TRUST)
+    if kind == "labels" and len(wrong := np.flatnonzero((said != -100) & (said != ids))):
         told = f"labels are not the ids at their places, as at token {wrong[0]:,}: label {said[wrong[0]]}, id {ids[wrong[0]]}"
-        fault = f"{told}; labels are -100 or the token's own id, not shifted"
-    if fault:
-        raise IntegrityError(f"{where}: {fault}", NO_TRUST)
+        raise IntegrityError(f"{where}: {told}; labels are -100 or the token's own id, not shifted", NO_TRUST)
     trained = said != -100 if kind == "labels" else said.astype(np.bool_)
     return Encoded(ids.astype(np.int32), np.append(0, sizes.cumsum(dtype=np.int64)), trained)

@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from expert_cli.data.store.store_files import FileHashCache, verify_store
+from expert_cli.data.store.store_files import verify_store
+from expert_cli.utils.files import FileHashCache
 
 
 @dataclass(frozen=True)
@@ -26,11 +27,10 @@ class _Shard:
     def opened(cls, file: Path) -> _Shard:
         """Map a file that `write_shard` wrote. Arrow's own way to numpy would import pandas, which takes 0.3 s."""
         with pa.memory_map(str(file)) as source:
-            ids, mask = pa.ipc.open_stream(source).read_next_batch().columns
-        starts = np.frombuffer(ids.buffers()[1], np.int32)[: len(ids) + 1]
-        return cls(
-            starts, np.frombuffer(ids.buffers()[3], np.int32)[: starts[-1]], np.frombuffer(mask.buffers()[3], np.uint8)
-        )
+            lists, mask = pa.ipc.open_stream(source).read_next_batch().columns
+        starts, ids = (np.frombuffer(lists.buffers()[number], np.int32) for number in (1, 3))
+        starts = starts[: len(lists) + 1]
+        return cls(starts, ids[: starts[-1]], np.frombuffer(mask.buffers()[3], np.uint8))
 
     def trained(self, start: int, stop: int) -> NDArray[np.bool_]:
         """Return whether the tokens start <= number < stop are trained, one byte a token."""

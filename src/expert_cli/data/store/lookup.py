@@ -28,14 +28,13 @@ from expert_cli.data.store.store_files import (
     STATE,
     STATS,
     STORE_RULE,
-    FileHashCache,
     names_outside,
     read_fingerprint,
     verify_store,
 )
 from expert_cli.data.templates.chat import Template
 from expert_cli.errors import InputError, IntegrityError
-from expert_cli.utils.files import facts_of, folder_beside, is_file, parse_json, parse_sealed, remove
+from expert_cli.utils.files import FileHashCache, facts_of, folder_beside, is_file, parse_json, parse_sealed, remove
 from expert_cli.utils.object_storage import StoredFolder
 from expert_cli.utils.redaction import redact
 from expert_cli.utils.reporter import Reporter

@@ -16,11 +16,7 @@ A store as it lies on disk (opens with `datasets.load_from_disk`):
 from __future__ import annotations
 
 import json
-import os
-import re
-import shutil
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -30,20 +26,14 @@ from numpy.typing import NDArray
 
 from expert_cli.data.encode import Encoded
 from expert_cli.errors import IntegrityError
-from expert_cli.utils.disk_errors import disk_errors
 from expert_cli.utils.files import (
     VerifiedFolder,
-    beside,
     read_sealed,
     sha256_of,
-    stamp,
     sync_names,
     write_json,
     write_sealed,
 )
-from expert_cli.utils.paths import is_inside
-from expert_cli.utils.reporter import Reporter
-from expert_cli.utils.text import plural, size_text
 
 FINGERPRINT = "fingerprint.json"
 STATE = "state.json"
@@ -127,57 +117,3 @@ def names_outside(fingerprint: Mapping[str, Any]) -> str:
         if inside.is_absolute() or ".." in inside.parts or ":" in name or "\\" in name:
             return f"{FINGERPRINT} names a file outside the store, {name}"
     return ""
-
-
-class FileHashCache:
-    """File hashes remembered by size, mtime, ctime and inode, so that an unchanged file is not read again."""
-
-    def __init__(self, folder: Path) -> None:
-        """Read those that are remembered beside the stores in `folder`; a damaged file of them is an empty one."""
-        self.path, self.changed = folder / ".memo.json", False
-        self.known: dict[str, list[Any]] = {}
-        with suppress(OSError, ValueError, KeyError, TypeError):
-            self.known = dict(read_sealed(self.path)["files"])
-
-    def sha256(self, path: Path, *, again: bool = False) -> str:
-        """Return a file's hash, read anew if the file changed since it was remembered (or if asked `again`)."""
-        seen, name = stamp(path), str(path.resolve())
-        *then, digest = self.known.get(name, [""])
-        if again or then != seen:
-            digest = sha256_of(path)
-            self.known[name] = [*seen, digest]
-            self.changed = True
-        return str(digest)
-
-    def save(self) -> None:
-        """Write what is new; a folder that cannot be written is used without them."""
-        if self.changed:
-            there = {name: seen for name, seen in self.known.items() if Path(name).exists()}
-            with suppress(OSError):
-                write_sealed(self.path, {"files": there})
-                self.changed = False
-
-
-# On a faster disk: `--stage /fast` makes /fast/home/me/train.jsonl of /home/me/train.jsonl -----------------------
-
-
-def staged_path(path: Path, target: Path) -> Path:
-    """Return where the copy of a file or folder lies: its whole path again under `target`; links are not resolved."""
-    full = Path(os.path.abspath(path))  # noqa: PTH100  resolve() would follow the links, absolute() keeps ".."
-    return target.absolute() / re.sub(r"[^\w.-]+", "", full.drive) / full.relative_to(full.anchor)
-
-
-def stage(files: Sequence[Path], target: Path, report: Reporter) -> dict[Path, Path]:
-    """Copy files under `target`, if they are not there; return where each lies. Raises EnvironmentProblem."""
-    copies = {path: path if is_inside(path, target) else staged_path(path, target) for path in files}
-    with disk_errors(f"cannot be staged to {target}", "stage to another disk: --stage DIR"):
-        target.mkdir(parents=True, exist_ok=True)
-        copied = 0
-        for path, copy in copies.items():
-            if path != copy and not (copy.is_file() and sha256_of(copy) == sha256_of(path)):
-                with beside(copy) as unfinished:
-                    shutil.copyfile(path, unfinished)
-                    unfinished.replace(copy)
-                copied += path.stat().st_size
-    report.info(f"staged    {plural(len(copies), 'file')} in {target}, {size_text(copied)} copied")
-    return copies

@@ -9,7 +9,8 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -60,11 +61,10 @@ class _Answer(NamedTuple):
 
 @dataclass(frozen=True)
 class Template:
-    """How rows are written down. Built by `make_template`.
+    """How rows are written down. Built by `make_template`, which says what its fields are.
 
-    `name` says which template it is; `jinja` is its text with the run's changes. `input_separator`: what stands between an
-    instruction and its input. `given`: the manifest's own template as it came, "" = none. `bos_token`: what the tokenizer puts
-    before a text. `trains_all`: prompts are trained, too. `forms`: how many whole texts had which form.
+    `jinja`: the template's text with the run's changes. `input_separator`: what stands between an instruction and its input.
+    `given`: the manifest's own template as it came. `forms`: how many whole texts had which form.
     """
 
     name: str
@@ -84,7 +84,7 @@ class Template:
 
     @property
     def fingerprint(self) -> str:
-        """What tells this template from another one for the same tokenizer: its name, end token, joint, what it is given."""
+        """What tells this template from another one for the same tokenizer."""
         system = "" if self.system_prompt is None else f", system {self.system_prompt!r}"
         kwargs = self.chat_template_kwargs and f", kwargs {json.dumps(self.chat_template_kwargs, sort_keys=True)}"
         return f"{self.name}, {self.end_token!r}, {self.input_separator!r}{system}{kwargs or ''}"
@@ -93,6 +93,10 @@ class Template:
     def probe(self) -> Document:
         """A question and its answer, of one letter each."""
         return self._of_row(Row("", ANSWERED, [False, True]), ["a", "b"])[0]
+
+    def under(self, head: str) -> Template:
+        """Return the template with a line before it."""
+        return replace(self, jinja=f"{head}\n{self.jinja}")
 
     def user_turn(self, instruction: str, input_: str = "") -> str:
         """Return instruction and input as one turn's text."""
@@ -135,15 +139,12 @@ class Template:
 
     def _filled(self, row: Row, contents: list[str], shape: _Shape) -> list[Document] | None:
         """Join the contents and the texts of their shape; None where the template might look into what is said."""
-        if row.tools or row.kwargs or not row.messages or max(map(len, row.messages)) > 2:
+        if row.tools or row.kwargs or not row.messages or max(map(len, row.messages)) > 2 or not all(contents):
             return None
         if shape not in self._shapes:
             self._shapes[shape] = self._parts(row, "\n\t") or self._parts(row, "")
-        known = self._shapes[shape]
-        if known is None or not all(contents):
-            return None
-        parts, strips = known
-        if strips and [text.strip() for text in contents] != contents:
+        parts, strips = self._shapes[shape] or ([], True)
+        if not parts or (strips and [text.strip() for text in contents] != contents):
             return None
         return [[(text % tuple([contents[n] for n in at]), kept) for text, at, kept in document] for document in parts]
 
@@ -152,19 +153,15 @@ class Template:
         marks = [f"{blanks}\ue000{n}'\"&<\\\ue001{blanks[::-1]}" for n in range(len(row.messages))]
         found = re.compile(f"{blanks}{_MARK}{blanks[::-1]}")
         parts = []
-        try:
+        with suppress(InputError):
             for document in self._of_row(row, marks, exact=True):
-                pieces = [
-                    (found.sub("%s", text.replace("%", "%%")), [*map(int, found.findall(text))], trained)
-                    for text, trained in document
-                ]
-                numbers = [n for _, at, _ in pieces for n in at]
-                if numbers != [*range(len(numbers))] or any("\ue001" in text for text, *_ in pieces):
+                numbers = [[*map(int, found.findall(text))] for text, _ in document]
+                texts = [found.sub("%s", text.replace("%", "%%")) for text, _ in document]
+                if [*chain(*numbers)] != [*range(sum(map(len, numbers)))] or "\ue001" in "".join(texts):
                     return None
-                parts.append(pieces)
-        except InputError:
-            return None
-        return parts, not blanks
+                parts.append([*zip(texts, numbers, [trained for _, trained in document], strict=True)])
+            return parts, not blanks
+        return None
 
     def _is_odd(self, said: str) -> bool:
         """Whether the template might look for something in this text, or it holds control tokens or their marks."""
@@ -187,7 +184,10 @@ class Template:
         plain = list(map(self._with_arguments, said))
         self.require_read(row.kwargs)
         turns, given = self._marked(plain, {"tools": list(row.tools), **row.kwargs} if row.tools else row.kwargs)
-        self._require_tools(turns, given)
+        if "tools" in given:
+            text, names = self.render(turns, given), [(tool.get("function") or tool)["name"] for tool in given["tools"]]
+            if self.render(turns, {**given, "tools": None}) == text or not all(name in text for name in names):
+                raise InputError("the chat template does not show tools")
         answers: list[_Answer] = []
         is_prefix = True
         for number, turn in enumerate(turns):
@@ -329,22 +329,13 @@ class Template:
         thought = ({**turn, "content": MARKED_THOUGHT.sub(r"\1", turn["content"])} for turn in turns)
         return [new if old["role"] == "assistant" else old for old, new in zip(turns, thought, strict=True)], given
 
-    def _require_tools(self, turns: Sequence[Any], given: Mapping[str, Any]) -> None:
-        """Refuse a template that writes the same without tools, or not the name of each."""
-        if "tools" in given:
-            text, names = self.render(turns, given), [(tool.get("function") or tool)["name"] for tool in given["tools"]]
-            if self.render(turns, {**given, "tools": None}) == text or not all(name in text for name in names):
-                raise InputError("the chat template does not show tools")
-
     def _with_arguments(self, turn: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return a turn whose calls have their arguments as this template takes them: objects, or JSON text."""
         if "tool_calls" not in turn or self._takes_objects:
             return turn
-        functions = [
-            {**call["function"], "arguments": json_text(call["function"]["arguments"])} for call in turn["tool_calls"]
-        ]
-        calls = [{**call, "function": one} for call, one in zip(turn["tool_calls"], functions, strict=True)]
-        return {**turn, "tool_calls": calls}
+        calls = [(call, call["function"]) for call in turn["tool_calls"]]
+        written = [{**call, "function": {**one, "arguments": json_text(one["arguments"])}} for call, one in calls]
+        return {**turn, "tool_calls": written}
 
     @cached_property
     def _takes_objects(self) -> bool:

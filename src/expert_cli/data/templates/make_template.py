@@ -2,11 +2,11 @@
 
 A run's own changes to a template stand around it, never in it, and lie beside the adapter with it:
 
-    {%- if enable_thinking is not defined %}{%- set enable_thinking = false %}{%- endif %}    chat_template_kwargs
     {%- macro strftime_now(format) %}...                                         the day that training rendered with
     {%- if messages[0]['role'] != 'system' %}                                    system_prompt: a text
     {%- set messages = [{'role': 'system', 'content': "Be brief."}] + messages %}
     {%- endif %}
+    {%- if enable_thinking is not defined %}{%- set enable_thinking = false %}{%- endif %}    chat_template_kwargs
     ... the template as it came ...
 """
 
@@ -50,14 +50,13 @@ def make_template(  # noqa: PLR0913  what a template is made of, each by its nam
     trains_all: bool = False,
     input_column: str = "",
 ) -> Template:
-    """Choose the prompt template that `name` means for this tokenizer.
+    """Choose the prompt template that `name` means for this tokenizer. Raises InputError.
 
     name: "" = the manifest's own (`given`), else the tokenizer's own chat template, else alpaca. A named chat template gives
     way to the tokenizer's own if that writes its control tokens. eos_token: what ends an answer where the template
-    puts nothing. bos_token: what the tokenizer itself puts before a text; it stands there exactly once. system_prompt: the
-    system message of conversations that have none; None: as the template has it. chat_template_kwargs: what it is given where
-    its caller gives nothing. input_column: alpaca heads a column called schema or context "### Schema:".
-    Raises InputError: an unknown name; control tokens that the tokenizer lacks; no end token; a template that cannot do this.
+    puts nothing. bos_token: what the tokenizer itself puts before a text; it stands there once. system_prompt: of
+    conversations that have none; None: as the template has it. chat_template_kwargs: what it is given where its caller gives
+    nothing. trains_all: prompts are trained, too. input_column: alpaca heads one called schema or context "### Schema:".
     """
     if name and name not in STYLES:
         raise InputError(f"unknown prompt template {name!r}", f"Use one of: {', '.join(STYLES)}.")
@@ -68,9 +67,8 @@ def make_template(  # noqa: PLR0913  what a template is made of, each by its nam
             "Without one the model cannot learn to stop: use a base model whose tokenizer has an end token.",
         )
     own, style = given or str(tokenizer.chat_template or ""), style_text(name or "alpaca")
-    joint = "\n\n"
     asked = system_prompt, chat_template_kwargs, given, trains_all
-    template = Template(name or "alpaca", style, tokenizer, eos_token, bos_token, joint, *asked)
+    template = Template(name or "alpaca", style, tokenizer, eos_token, bos_token, "\n\n", *asked)
     marks = re.findall(r"<[^\s<>']+>|\[INST\]", style)
     if own and (not name or (marks and all(mark in own for mark in marks))):
         title = f"chat_template_path {hashlib.sha256(given.encode()).hexdigest()[:16]}" if given else OWN
@@ -81,18 +79,13 @@ def make_template(  # noqa: PLR0913  what a template is made of, each by its nam
     if template.name == "alpaca":
         heading = "Schema" if input_column.lower() in ("schema", "context") else "Input"
         template = replace(template, input_separator=f"\n\n### {heading}:\n")
-    return _as_trained(_under(template, f"{{%- set eos_token = {literal(eos_token)} %}}"))
+    return _as_trained(template.under(f"{{%- set eos_token = {literal(eos_token)} %}}"))
 
 
 def style_text(name: str) -> str:
     """Return the jinja text of a built-in prompt template."""
     file = files("expert_cli.data.templates") / "styles" / f"{'chatml' if name == 'qwen3' else name}.jinja"
     return file.read_text(encoding="utf-8")
-
-
-def _under(template: Template, head: str) -> Template:
-    """Return a template with a line before it."""
-    return replace(template, jinja=f"{head}\n{template.jinja}")
 
 
 def _as_trained(template: Template) -> Template:
@@ -103,21 +96,20 @@ def _as_trained(template: Template) -> Template:
         if found := control.search(said):
             raise InputError(f"{key} holds the control token {found[0]}", "Take it out: the template puts its own.")
     template.require_read(kwargs)
-    may_think = "enable_thinking" in template.jinja and "enable_thinking" not in kwargs
-    for name, value in kwargs.items():
-        template = _under(template, _default(name, value))
+    defaults = {"enable_thinking": False} if "enable_thinking" in template.jinja else {}
+    for name, value in {**defaults, **kwargs}.items():
+        put = f"{{%- if {name} is not defined %}}{{%- set {name} = {literal(value)} %}}{{%- endif %}}"
+        template = template.under(put)
     if system:
         template = _saying(template, system)
-    if may_think:
-        template = _under(template, _default("enable_thinking", False))
     if "strftime_now" in template.jinja:  # every day writes what training wrote
         known = {form: DATE.strftime(form) for _, form in _DATES.findall(template.jinja)}
         told = f"{{{{- {literal(known)}.get(format, '{DATE}') }}}}"
-        template = _under(template, f"{{%- macro strftime_now(format) %}}{told}{{%- endmacro %}}")
+        template = template.under(f"{{%- macro strftime_now(format) %}}{told}{{%- endmacro %}}")
     template = _opened_as_answered(template)
     if template.render(ASKED, generate=True).startswith(template.bos_token):
         return template
-    return _under(template, f"{{{{- {literal(template.bos_token)} }}}}{{#- BOS #}}")
+    return template.under(f"{{{{- {literal(template.bos_token)} }}}}{{#- BOS #}}")
 
 
 def _opened_as_answered(template: Template) -> Template:
@@ -142,17 +134,13 @@ def _saying(template: Template, text: str) -> Template:
 
     def with_system(said: str) -> Template:
         put = f"{{%- set messages = [{{'role': 'system', 'content': {literal(said)}}}] + messages %}}"
-        return _under(template, f"{{%- if messages[0]['role'] != 'system' %}}\n{put}\n{{%- endif %}}")
+        return template.under(f"{{%- if messages[0]['role'] != 'system' %}}\n{put}\n{{%- endif %}}")
 
     written = with_system(B).render(ASKED, generate=True)
     if not re.search(f"{B}.*{A}", written, re.DOTALL):
         told = "the chat template does not show a system message before the user's, so no system_prompt"
         raise InputError(told, 'Leave system_prompt out, or set "prompt_template": "alpaca" for this base model.')
     return with_system(text)
-
-
-def _default(name: str, value: object) -> str:
-    return f"{{%- if {name} is not defined %}}{{%- set {name} = {literal(value)} %}}{{%- endif %}}"
 
 
 def literal(value: object) -> str:

@@ -16,14 +16,13 @@ from typing import NamedTuple
 
 Document = list[tuple[str, bool]]
 """Pieces of text, and whether each is trained."""
+_HEADER = r"<\|start_header_id\|>"
 PLAIN = "plain"
 """The form of a whole text without known markers: all of it is trained."""
 
 
 class TextForm(NamedTuple):
-    """How whole texts of one chat template mark turns. hint: a text that is in each; answer: what an answer follows; role: what
-    begins another turn; end: the token that ends an answer, "" = the tokenizer's own.
-    """
+    """Marks of whole texts. hint: in each; answer: what one follows; role: begins another turn; end: "" = the tokenizer's."""
 
     hint: str
     answer: str
@@ -33,12 +32,7 @@ class TextForm(NamedTuple):
 
 TEXT_FORMS = {
     "chatml": TextForm("<|im_start|>", r"<\|im_start\|>assistant(?:\n|<\|im_sep\|>)?", r"<\|im_start\|>", "<|im_end|>"),
-    "llama": TextForm(
-        "<|start_header_id|>",
-        r"<\|start_header_id\|>assistant<\|end_header_id\|>\n*",
-        r"<\|start_header_id\|>",
-        "<|eot_id|>",
-    ),
+    "llama": TextForm("<|start_header_id|>", f"{_HEADER}assistant<\\|end_header_id\\|>\n*", _HEADER, "<|eot_id|>"),
     "gemma": TextForm("<start_of_turn>", r"<start_of_turn>model\n?", "<start_of_turn>", "<end_of_turn>"),
     "phi": TextForm("<|end|>", r"<\|assistant\|>\n?", r"<\|(?:system|user|assistant|tool)\|>", "<|end|>"),
     "mistral": TextForm(

@@ -23,10 +23,10 @@ from expert_cli.data.store import store_files
 from expert_cli.data.store.build import TokenStore, build, convert_foreign_store, tokenize
 from expert_cli.data.store.documents import Documents
 from expert_cli.data.store.lookup import StoreInputs, StoreKey, StoreState, inspect_store, store_key
-from expert_cli.data.store.store_files import FINGERPRINT, FileHashCache, read_fingerprint, verify_store, write_shard
+from expert_cli.data.store.store_files import FINGERPRINT, read_fingerprint, verify_store, write_shard
 from expert_cli.errors import EnvironmentProblem, InputError, IntegrityError
 from expert_cli.hardware.machine import inspect
-from expert_cli.utils.files import write_sealed
+from expert_cli.utils.files import FileHashCache, write_sealed
 from expert_cli.utils.paths import cache_folder, folder_of_url
 from expert_cli.utils.reporter import NullReporter, Reporter
 from tests import manifests

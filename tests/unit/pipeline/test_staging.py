@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from expert_cli.data.store.store_files import stage, staged_path
 from expert_cli.errors import EnvironmentProblem
+from expert_cli.pipeline.staging import stage
 from expert_cli.utils.reporter import NullReporter
 from tests.words import Words
 
@@ -24,7 +24,7 @@ def test_copies_keep_their_folders_and_names_and_do_not_collide(tmp_path: Path) 
     files.append(tmp_path / "link.jsonl")
     fast = tmp_path / "fast"
     copies = stage(files, fast, NullReporter())
-    assert copies == {path: path if path.parent == fast else staged_path(path, fast) for path in files}
+    assert copies == {path: path if path.parent == fast else fast / path.relative_to("/") for path in files}
     assert [copy.read_bytes() for copy in copies.values()] == [b"a", b"b", b"fast", b"x"]
     assert not copies[files[-1]].is_symlink()
 
