@@ -14,9 +14,8 @@ from expert_cli.data.packing.batches import Batch, Collator
 from expert_cli.data.packing.pack_plan import Ints, Pieces
 from expert_cli.data.packing.packed_dataset import PackedDataset
 from expert_cli.data.store.build import build
-from expert_cli.data.store.documents import Documents
 from expert_cli.data.store.lookup import StoreKey
-from expert_cli.data.store.store_files import write_shard
+from expert_cli.data.store.store_files import Documents, write_shard
 from expert_cli.manifest.keys.loader import Overflow, Packing
 from expert_cli.utils.files import FileHashCache
 from expert_cli.utils.reporter import NullReporter

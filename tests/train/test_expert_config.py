@@ -14,7 +14,7 @@ from transformers import AutoTokenizer, GenerationConfig
 
 from expert_cli import api
 from expert_cli.artifacts.export import export_expert
-from expert_cli.data.store.documents import Documents
+from expert_cli.data.store.store_files import Documents
 from expert_cli.errors import InputError
 from expert_cli.inference.expert import PromptRenderer, base_renderer, open_expert
 from expert_cli.inference.expert_config import DecodingConfig, Grammar, decoding_for, read_expert_config

@@ -13,7 +13,7 @@ import pytest
 from expert_cli import api
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
-from expert_cli.data.store.documents import Documents
+from expert_cli.data.store.store_files import Documents
 from expert_cli.hardware import machine
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
 from expert_cli.pipeline.pretokenize import store_for

@@ -11,8 +11,7 @@ import pytest
 import torch
 
 from expert_cli import api
-from expert_cli.data.store.documents import Documents
-from expert_cli.data.store.store_files import verify_store
+from expert_cli.data.store.store_files import Documents, verify_store
 from tests import tiny
 from tests.train.projects import project
 

@@ -29,7 +29,7 @@ from expert_cli.artifacts.gguf_writer import GgufType, modelfile, require_writab
 from expert_cli.config.adapter_origin import BASE, CONFIG, WEIGHTS
 from expert_cli.config.plan import Plan, TrainedAdapter, require_new
 from expert_cli.config.run_config import RunConfig
-from expert_cli.data.store.documents import drawn_prompts
+from expert_cli.data.store.store_files import drawn_prompts
 from expert_cli.errors import IntegrityError
 from expert_cli.inference import expert as experts
 from expert_cli.inference.expert_config import ExpertConfig, GenerationConfig, decoding_for, decoding_of

@@ -12,8 +12,8 @@ from expert_cli.data.packing.packed_dataset import PackedDataset, TrainingData
 from expert_cli.data.select import RowReader
 from expert_cli.data.sources import LocatedData, locate_data
 from expert_cli.data.store.build import TokenStore
-from expert_cli.data.store.documents import Documents
 from expert_cli.data.store.lookup import StoreInputs
+from expert_cli.data.store.store_files import Documents
 from expert_cli.errors import InputError
 from expert_cli.inference.expert import (
     PromptRenderer,

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from expert_cli.data.packing.pack_plan import Pieces
-from expert_cli.data.store.documents import Documents
+from expert_cli.data.store.store_files import Documents
 from expert_cli.errors import InputError
 from expert_cli.manifest.keys.loader import Overflow
 

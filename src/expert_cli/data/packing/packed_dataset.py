@@ -23,7 +23,7 @@ from torch.utils.data import Dataset
 from expert_cli.data.packing.overflow import fitted, truncate_middle
 from expert_cli.data.packing.pack_plan import PackingPlan, Pieces, best_fit, concat
 from expert_cli.data.packing.random_fit import random_fit
-from expert_cli.data.store.documents import Documents
+from expert_cli.data.store.store_files import Documents
 from expert_cli.manifest.keys.loader import Overflow, Packing
 from expert_cli.utils.length_histogram import LengthHistogram
 

@@ -19,13 +19,12 @@ from expert_cli.config.plan import Plan, make_plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.config.run_config import ColumnMapping, DataConfig, RowFilters, SourceSpec
 from expert_cli.data.sources import Located, LocatedData
-from expert_cli.data.store import store_files
 from expert_cli.data.store.build import TokenStore, build, convert_foreign_store, tokenize
-from expert_cli.data.store.documents import Documents
 from expert_cli.data.store.lookup import StoreInputs, StoreKey, StoreState, inspect_store, store_key
-from expert_cli.data.store.store_files import FINGERPRINT, read_fingerprint, verify_store, write_shard
+from expert_cli.data.store.store_files import FINGERPRINT, Documents, read_fingerprint, verify_store, write_shard
 from expert_cli.errors import EnvironmentProblem, InputError, IntegrityError
 from expert_cli.hardware.machine import inspect
+from expert_cli.utils import files
 from expert_cli.utils.files import FileHashCache, write_sealed
 from expert_cli.utils.paths import cache_folder, folder_of_url
 from expert_cli.utils.reporter import NullReporter, Reporter
@@ -139,8 +138,8 @@ def test_every_damage_to_every_file_is_found_and_mended(tmp_path: Path, damage: 
 def test_a_hit_hashes_nothing_and_verify_hashes_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = make(tmp_path)
     hashed: list[Path] = []
-    real = store_files.sha256_of
-    monkeypatch.setattr(store_files, "sha256_of", lambda path: hashed.append(path) or real(path))
+    real = files.sha256_of
+    monkeypatch.setattr(files, "sha256_of", lambda path: hashed.append(path) or real(path))
     assert state(tmp_path).state == "hit"
     assert hashed == []
     assert state(tmp_path, hash_all=True).state == "hit"
