@@ -90,10 +90,7 @@ def choose_columns(names: Sequence[str], mapping: ColumnMapping, where: str) -> 
     usual = {role: [*filter(None, (find_column(name, names) for name in known))] for role, known in USUAL_NAMES.items()}
     form = _form(named, usual)
     found: dict[str, str] = {role: named.get(role, "") for role in (*FORMS[form], "database")}
-    if form == "pair":
-        found |= _pair(named, usual, names, where)
-    elif not found[form]:
-        found[form] = usual[form][0]
+    found |= _pair(named, usual, names, where) if form == "pair" else {}
     are_both_named = "instruction" in named and "response" in named
     for role in FORMS[form]:
         if not found[role] and usual[role] and not (are_both_named and hasattr(mapping, role)):
@@ -169,25 +166,19 @@ def optional_text(fields: Mapping[str, Any], key: str) -> str:
     return text_of(fields, key) if key and fields.get(key) is not None else ""
 
 
-def text_of(fields: Mapping[str, Any], key: str, label: str = "") -> str:
+def text_of(fields: Mapping[str, Any], key: str, label: str = "", *, may_be_blank: bool = True) -> str:
     """Return the text of a field, which `label` names where the key alone would not. Raises BadRow."""
     value = field_of(fields, key, str, "text", label)
     if not is_unicode(value):
         raise BadRow(f"{label or json_text(key)} is not Unicode text (half of a surrogate pair)")
+    if not may_be_blank and is_blank(value):
+        raise BadRow(f"{label or json_text(key)} is empty")
     return value
 
 
 def is_unicode(text: str) -> bool:
     """Whether a text is Unicode: JSON can spell half of a surrogate pair."""
     return text.isascii() or not _SURROGATE.search(text)
-
-
-def answer_of(fields: Mapping[str, Any], key: str) -> str:
-    """Return the text of a field that must say something. Raises BadRow."""
-    value = text_of(fields, key)
-    if is_blank(value):
-        raise BadRow(f'"{key}" is empty')
-    return value
 
 
 def is_blank(text: str) -> bool:

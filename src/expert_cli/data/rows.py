@@ -16,7 +16,6 @@ from expert_cli.data.columns import (
     MEDIA,
     BadRow,
     Columns,
-    answer_of,
     field_of,
     is_blank,
     is_unicode,
@@ -146,10 +145,15 @@ def to_row(fields: Mapping[str, object], columns: Columns, mapping: ColumnMappin
         if fields.get(name):
             raise BadRow(f'"{name}" is there, but text alone is trained')
     if columns.form == "text":
-        return Row(where, text=answer_of(fields, columns.text))
+        return Row(where, text=text_of(fields, columns.text, may_be_blank=False))
     if columns.form == "segments":
         return _of_segments(fields, columns, where)
-    row = (_of_messages if columns.form == "messages" else _of_pair)(fields, columns, mapping, where)
+    if columns.form == "messages":
+        said = field_of(fields, columns.messages, object, "a list of messages")
+        turns, trained, unread = turns_of(said, columns.messages, mapping)
+        row = _up_to_answer(Row(where, turns, trained, unread=unread))
+    else:
+        row = _of_pair(fields, columns, mapping, where)
     if columns.tools or columns.chat_template_kwargs or columns.system:
         _add_beside(row, fields, columns)
     if row.tools or any("tool_calls" in turn for turn in row.messages):
@@ -174,13 +178,6 @@ def _of_segments(fields: Mapping[str, object], columns: Columns, where: str) -> 
     return Row(where, segments=tuple(pieces))
 
 
-def _of_messages(fields: Mapping[str, object], columns: Columns, mapping: ColumnMapping, where: str) -> Row:
-    """A conversation: OpenAI's messages, ShareGPT's conversations, or the same as JSON text."""
-    key = columns.messages
-    turns, trained, unread = turns_of(field_of(fields, key, object, "a list of messages"), key, mapping)
-    return _up_to_answer(Row(where, turns, trained, unread=unread))
-
-
 def _of_pair(fields: Mapping[str, object], columns: Columns, mapping: ColumnMapping, where: str) -> Row:
     """Alpaca's instruction, input and output, by any name; or TRL's prompt and completion, which are messages."""
     sides = (columns.instruction, "user"), (columns.response, "assistant")
@@ -197,7 +194,7 @@ def _of_pair(fields: Mapping[str, object], columns: Columns, mapping: ColumnMapp
         row = _up_to_answer(Row(where, turns, trained, is_pair=True, unread=unread | more))
         row.messages, row.trained = [*prompt, *row.messages], [*[False] * len(prompt), *row.trained]
         return row
-    asked, answered = text_of(fields, columns.instruction), answer_of(fields, columns.response)
+    asked, answered = text_of(fields, columns.instruction), text_of(fields, columns.response, may_be_blank=False)
     messages = [{"role": "user", "content": asked}, {"role": "assistant", "content": answered}]
     given, database = optional_text(fields, columns.input), optional_text(fields, columns.database)
     return Row(where, messages, [False, True], input=given, database=database, is_pair=True)

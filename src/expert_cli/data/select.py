@@ -161,8 +161,15 @@ class RowReader:
                     documents.append(written)
             batch.report.forms.update(template.forms)
             template.forms.clear()
-        for row in batch.rows:
-            self._hash(row, batch.hashes)
+        by, hashes = self.data.filters.deduplicate, batch.hashes
+        for row in batch.rows if self.ranked or self.asked or by != "off" else ():
+            said = "\0".join(row.content()) if by == "row" or self.ranked else ""
+            if by != "off":
+                hashes["repeats"].append(digest(said if by == "row" else row.answer))
+            if self.ranked:
+                hashes["ranks"].append(digest(f"{self.data.seed}:{said}"))
+            if self.asked:
+                hashes["asked"].append(asked_hash(*row.question))
         return documents
 
     def _encoded(self, batch: RowBatch, documents: list[list[Document]]) -> RowBatch:
@@ -194,16 +201,6 @@ class RowReader:
             report.filtered[reason] += 1
             return None
         return row
-
-    def _hash(self, row: Row, hashes: dict[str, list[bytes]]) -> None:
-        by = self.data.filters.deduplicate
-        said = "\0".join(row.content()) if by == "row" or self.ranked else ""
-        if by != "off":
-            hashes["repeats"].append(digest(said if by == "row" else row.answer))
-        if self.ranked:
-            hashes["ranks"].append(digest(f"{self.data.seed}:{said}"))
-        if self.asked:
-            hashes["asked"].append(asked_hash(*row.question))
 
     def _require_known(self, raw: RawRow, names: dict[str, None]) -> None:
         """Refuse a column that is not in the first rows and would have been read."""
@@ -340,17 +337,17 @@ def _choose(
 ) -> None:
     """Decide how often each row of a split's sources is taken; repeated rows are looked for over all of them."""
     total, copies = RowReport(), np.zeros(len(found.source), np.int32)
-    is_repeated = np.zeros(len(found.source), np.bool_)
+    is_first = np.ones(len(found.source), np.bool_)
     if len(said := found.hashes["repeats"]):
         mine = np.flatnonzero((found.source >= sources.start) & (found.source < sources.stop))
-        is_repeated[mine] = True
-        is_repeated[mine[np.unique(said[mine], return_index=True)[1]]] = False
+        is_first[:] = False
+        is_first[mine[np.unique(said[mine], return_index=True)[1]]] = True
     for number, source in enumerate(sources):
         reader, report = found.readers[source], reports[source]
         located, spec, data = reader.located, reader.located.spec, reader.data
         is_mine = found.source == source
-        rows = np.flatnonzero(is_mine & ~is_repeated)
-        if repeats := int((is_mine & is_repeated).sum()):
+        rows = np.flatnonzero(is_mine & is_first)
+        if repeats := int(is_mine.sum()) - len(rows):
             report.filtered[data.filters.repeated] += repeats
         filtered = [f"{count} {reason}" for reason, count in report.filtered.items()]
         if not len(rows):
@@ -377,9 +374,8 @@ def _replayed(located: Located, rows: int, others: int, reporter: Reporter) -> f
 
 def repeat_counts(rows: int, weight: float, seed: int, salt: str) -> NDArray[np.int32]:
     """Return how often each row is taken: 0.4 a seeded 40 % once (at least one), 1.5 all once and half again."""
-    whole = int(weight)
-    extra = max(round((weight - whole) * rows), int(0 < weight < 1 and rows > 0))
-    copies = np.full(rows, whole, np.int32)
+    extra = max(round(weight % 1 * rows), int(0 < weight < 1 and rows > 0))
+    copies = np.full(rows, int(weight), np.int32)
     if extra:
         copies[sorted(range(rows), key=lambda row: digest(f"{seed}:{salt}:{row}"))[:extra]] += 1
     return copies
@@ -389,13 +385,10 @@ def _split(found: RowSelection, share: float) -> None:
     """Let a share of the rows evaluate, each once; equal rows stay on one side. Raises InputError: none would train."""
     train = found.copies["train"]
     taken = np.flatnonzero(train)
-    ranks = found.hashes["ranks"][taken]
-    order = np.argsort(ranks, kind="stable")
-    group_ends = np.append(np.flatnonzero(ranks[order][1:] != ranks[order][:-1]) + 1, len(order))
-    wanted = max(1, round(share * len(order)))
-    held = taken[order[: group_ends[np.searchsorted(group_ends, wanted)]]]
+    _, groups, sizes = np.unique(found.hashes["ranks"][taken], return_inverse=True, return_counts=True)
+    held = taken[groups <= np.searchsorted(sizes.cumsum(), max(1, round(share * len(taken))))]
     if len(held) == len(taken):
-        told = f"{len(taken)} rows ({len(group_ends)} different ones) cannot be split for evaluation (share {share})"
+        told = f"{len(taken)} rows ({len(sizes)} different ones) cannot be split for evaluation (share {share})"
         raise InputError(told, "Name validation rows of their own, or train on more rows.")
     train[held], found.copies["validation"][held] = 0, 1
     found.reports["validation"] = RowReport(len(held))

@@ -142,9 +142,7 @@ class FixedShape:
 
     def __str__(self) -> str:
         """Return it in words."""
-        return (
-            f"{self.tokens:,} tokens, {self.borders - 2:,} documents and {self.targets:,} trained tokens a micro-batch"
-        )
+        return f"{self.tokens:,} tokens, {self.borders - 2:,} documents, {self.targets:,} trained tokens a micro-batch"
 
 
 def fixed_shape(data: PackedDataset, schedule: Schedule, order_of: Callable[[int], Ints], capacity: int) -> FixedShape:
@@ -191,32 +189,31 @@ class Collator:
     def __call__(self, packs: Sequence[dict[str, torch.Tensor]]) -> Batch:
         """Return one batch."""
         real = sum(len(pack["input_ids"]) for pack in packs)
-        packs = [row for pack in packs for row in documents_of(pack)] if self.layout == "rows" else packs
-        joined = self._packed(packs, real) if self.layout == "packed" else self._padded(packs)
+        if self.layout == "packed":
+            tokens, longest = (self.shape.tokens, self.shape.longest) if self.shape else (1, 1)
+            parts = [*packs, _padding(max(0, tokens - real), self.pad_id, longest)]
+            joined = {name: torch.cat([part[name] for part in parts])[None] for name in FIELDS}
+        else:
+            rows = [row for pack in packs for row in documents_of(pack)] if self.layout == "rows" else packs
+            longest = max(1, *(len(row["input_ids"]) for row in rows))
+            pairs = [(row, _padding(longest - len(row["input_ids"]), self.pad_id, longest)) for row in rows]
+            joined = {
+                name: torch.stack([torch.cat([part[name] for part in pair]) for pair in pairs]) for name in FIELDS
+            }
         labels = joined.pop("labels").flatten()
         # A document's first label is always ignored, so no place predicts across a border.
-        rows = (labels[1:] != IGNORE_INDEX).nonzero().flatten()
-        targets = labels[rows + 1]
-        batch: Batch = {**joined, "real_tokens": real, "trained_tokens": len(rows)}
+        places = (labels[1:] != IGNORE_INDEX).nonzero().flatten()
+        targets = labels[places + 1]
+        batch: Batch = {**joined, "real_tokens": real, "trained_tokens": len(places)}
         if self.layout == "packed":
             positions = batch["position_ids"].flatten()
             borders = torch.cat([(positions == 0).nonzero().flatten(), torch.tensor([len(positions)])])
             longest = int(borders.diff().max())
             if shape := self.shape:
                 borders, longest = _extended(borders, shape.borders, len(positions)), shape.longest
-                rows, targets = _extended(rows, shape.targets, 0), _extended(targets, shape.targets, IGNORE_INDEX)
+                places, targets = _extended(places, shape.targets, 0), _extended(targets, shape.targets, IGNORE_INDEX)
             batch |= {"cu_seqlens": borders.to(torch.int32), "max_seqlen": longest}
-        return {**batch, "target_positions": rows, "targets": targets}
-
-    def _packed(self, packs: Sequence[dict[str, torch.Tensor]], real: int) -> Batch:
-        longest, tokens = (self.shape.longest, self.shape.tokens) if self.shape else (1, 1)
-        filler = [_padding(tokens - real, self.pad_id, longest)] if tokens > real else []
-        return {name: torch.cat([pack[name] for pack in (*packs, *filler)])[None] for name in FIELDS}
-
-    def _padded(self, packs: Sequence[dict[str, torch.Tensor]]) -> Batch:
-        longest = max(1, *(len(pack["input_ids"]) for pack in packs))
-        pairs = [(pack, _padding(longest - len(pack["input_ids"]), self.pad_id, longest)) for pack in packs]
-        return {name: torch.stack([torch.cat([part[name] for part in pair]) for pair in pairs]) for name in FIELDS}
+        return {**batch, "target_positions": places, "targets": targets}
 
 
 def documents_of(pack: dict[str, torch.Tensor]) -> list[dict[str, torch.Tensor]]:
