@@ -29,8 +29,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import expert_cli
-from expert_cli.data.packing.pack_plan import PackingPlan, Pieces, best_fit, concat, length_table, recommend
+from expert_cli.data.packing.pack_plan import PackingPlan, Pieces, best_fit, concat
 from expert_cli.data.packing.random_fit import epoch_order, random_fit
+from expert_cli.pipeline.right_size import length_table, recommend
 from expert_cli.utils.length_histogram import LengthHistogram
 
 Lengths = NDArray[np.int64]

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Any
 
-from expert_cli.config.run_config import ColumnMapping, Deduplicate, RowFilters, SourceKind, SourceSpec
+from expert_cli.config.run_config import ColumnMapping, DataConfig, Deduplicate, RowFilters, SourceKind, SourceSpec
 from expert_cli.config.settings import Settings
 from expert_cli.errors import EnvironmentProblem, InputError, ManifestError
 from expert_cli.manifest.key import CARD, applied, not_used
@@ -19,6 +19,7 @@ from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
 from expert_cli.manifest.reader import LoadedManifest
 from expert_cli.utils.files import matching
 from expert_cli.utils.object_storage import is_url, without_file_scheme
+from expert_cli.utils.paths import is_inside
 from expert_cli.utils.redaction import without_passwords
 from expert_cli.utils.text import shortened
 
@@ -338,3 +339,10 @@ def format_name(name: str | Path) -> str:
         return DATA_SUFFIXES.get(last, "")
     found = DATA_SUFFIXES.get(inner, "")
     return "" if found in _COMPRESSED_INSIDE else found
+
+
+def require_apart(data: DataConfig, place: Path, option: str) -> None:
+    """Raise InputError where a place, which `option` names, lies in a folder of rows: it would be read as rows."""
+    for spec in (*data.train, *data.validation):
+        if spec.kind == "folder" and is_inside(place, Path(spec.path)):
+            raise InputError(f"{place} lies in the data folder {spec.path}", f"give a folder outside of it: {option}")

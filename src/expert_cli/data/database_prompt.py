@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import groupby
 from operator import itemgetter
-from pathlib import Path, PurePath
+from pathlib import Path
 
 from expert_cli.errors import InputError
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
@@ -211,14 +211,6 @@ _STOPPED = frozenset(map(stem, _STOP_WORDS))
 # What a question is shown --------------------------------------------------------------------------------------------
 
 
-def show_database(settings: SchemaPromptConfig, name: str, input_: str, question: str, answer: str) -> str:
-    """Return what a row is shown, of the database of that name, else of its input. Raises InputError: there is none."""
-    if name in (".", "..") or PurePath(name).name != name:
-        raise InputError(f"{name!r} in the column {settings.database_column!r} names no database", "give a name")
-    file = settings.file_named(name) if name else None
-    return schema_prompt(settings, question, input_, file, answer if settings.gold_in_training else "")
-
-
 def schema_prompt(settings: SchemaPromptConfig, question: str, input_: str, file: Path | None, answer: str = "") -> str:
     """Return what a question is shown of an SQLite file, `answer`'s tables too; None: of CREATE TABLEs in its input."""
     database = read_text(input_) if file is None else read_file(file)
@@ -228,7 +220,8 @@ def schema_prompt(settings: SchemaPromptConfig, question: str, input_: str, file
         name: {column: _name_fit(column, stems) + ((name, column) in matches) for column in table.columns}
         for name, table in database.tables.items()
     }
-    answered = {word.strip('"`[]').casefold() for word in _NAME_OR_TEXT.findall(answer) if word[0] != "'"}
+    words = _NAME_OR_TEXT.findall(answer) if settings.gold_in_training else ()
+    answered = {word.strip('"`[]').casefold() for word in words if word[0] != "'"}
     chosen = _best_tables(database, fits, stems, settings.tables or len(fits))
     chosen += [name for name in fits if name.casefold() in answered and name not in chosen]
     keys = {name: set(database.tables[name].primary_key) for name in chosen}

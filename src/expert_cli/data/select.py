@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from expert_cli.config.data_sources import parse_split
 from expert_cli.config.run_config import ColumnMapping, DataConfig
 from expert_cli.data.columns import BadRow, Columns, choose_columns
-from expert_cli.data.database_prompt import show_database
+from expert_cli.data.database_prompt import schema_prompt
 from expert_cli.data.encode import EMPTY, Encoded, Encoder
 from expert_cli.data.reading import RawRow, rows_of
 from expert_cli.data.rows import Row, asked_hash, digest, to_row
@@ -187,7 +187,8 @@ class RowReader:
         if shown := self.data.schema_prompt:
             if not row.is_pair or [turn["role"] for turn in row.messages[-2:]] != ["user", "assistant"]:
                 raise BadRow("it does not end with one question and its answer, so no schema_prompt")
-            row.input = show_database(shown, row.database, row.input, row.messages[-2]["content"], row.answer)
+            file = shown.file_named(row.database) if row.database else None
+            row.input = schema_prompt(shown, row.messages[-2]["content"], row.input, file, row.answer)
         return row
 
     def _good_row(self, raw: RawRow, report: RowReport) -> Row | None:

@@ -34,7 +34,6 @@ from expert_cli.config.run_config import DataConfig, SourceSpec
 from expert_cli.errors import EnvironmentProblem, ExpertError, InputError
 from expert_cli.utils.files import is_file, is_folder, matching
 from expert_cli.utils.object_storage import ObjectInfo, StoredFolder, forbidden_by
-from expert_cli.utils.paths import is_inside
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.text import first_line
 
@@ -126,13 +125,6 @@ def locate_data(data: DataConfig, reporter: Reporter) -> LocatedData:
         return LocatedData(tuple(map(locate, data.train)), tuple(map(locate, data.validation)))
     except OSError as error:
         raise EnvironmentProblem(f"{error.filename}: cannot be read: {error.strerror}") from error
-
-
-def require_apart(data: DataConfig, place: Path, option: str) -> None:
-    """Raise InputError where a place, which `option` names, lies in a folder of rows: it would be read as rows."""
-    for spec in (*data.train, *data.validation):
-        if spec.kind == "folder" and is_inside(place, Path(spec.path)):
-            raise InputError(f"{place} lies in the data folder {spec.path}", f"give a folder outside of it: {option}")
 
 
 def _names_below(folder: Path) -> list[str]:

@@ -19,8 +19,8 @@ from typing import Literal
 from expert_cli.config.data_sources import resolve_sources, test_sources
 from expert_cli.config.run_config import SourceKind
 from expert_cli.config.settings import Settings
-from expert_cli.data.store.lookup import BUILDING, STORE_NAME, read_stats
-from expert_cli.data.store.store_files import verify_store
+from expert_cli.data.store.lookup import BUILDING, STORE_NAME
+from expert_cli.data.store.store_files import read_stats, verify_store
 from expert_cli.errors import ExpertError, IntegrityError
 from expert_cli.manifest.reader import load_manifest
 from expert_cli.utils.files import facts_of, files_below, matching

@@ -19,13 +19,13 @@ import numpy as np
 from expert_cli.config.data_sources import missing, parse_source
 from expert_cli.config.plan import Plan, make_plan
 from expert_cli.config.resolve import Overrides
-from expert_cli.data.packing.pack_plan import LengthRow, length_table, recommend
 from expert_cli.data.select import RowSelection, select_rows
 from expert_cli.data.sources import locate_data
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.hardware.machine import Machine
 from expert_cli.manifest.starter import SMOLLM2
 from expert_cli.pipeline.pretokenize import store_for
+from expert_cli.pipeline.right_size import LengthRow, length_table, recommend
 from expert_cli.pipeline.training_data import resolve_inputs
 from expert_cli.utils.files import write_text
 from expert_cli.utils.length_histogram import LengthHistogram

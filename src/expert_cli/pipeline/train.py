@@ -16,14 +16,13 @@ from peft import PeftModel
 from transformers import set_seed
 
 from expert_cli.artifacts.export import save_adapter
+from expert_cli.config.data_sources import require_apart
 from expert_cli.config.plan import Plan
 from expert_cli.config.run_config import AUTO, RunConfig
 from expert_cli.config.run_identity import begun_as, require_same
 from expert_cli.data.packing.packed_dataset import TrainingData
-from expert_cli.data.sources import require_apart
 from expert_cli.data.store.build import TokenStore, trusted_sha256
-from expert_cli.data.store.lookup import foreign_store
-from expert_cli.data.store.store_files import Documents
+from expert_cli.data.store.store_files import Documents, foreign_store
 from expert_cli.errors import InputError
 from expert_cli.hardware.devices import DEVICES
 from expert_cli.hardware.machine import Machine

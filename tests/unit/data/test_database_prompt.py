@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from expert_cli.data import database_prompt
-from expert_cli.data.database_prompt import schema_prompt, show_database, written
+from expert_cli.data.database_prompt import schema_prompt, written
 from expert_cli.errors import InputError
 from expert_cli.inference.sql_grammar import tables_of
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
@@ -137,10 +137,10 @@ def test_a_name_is_in_quotes_where_sqlite_would_read_it_as_something_else(name: 
 def test_an_answer_adds_what_it_names_and_only_where_that_is_asked_for(file: Path) -> None:
     question, answer = "Heads?", "SELECT x2 FROM unrelated WHERE x2 = 'plain' AND acting"
     data = replace(prompt(tables=1, columns=1), databases=str(file.with_name("{db_id}.sqlite")))
-    shown = show_database(data, "d", "", question, answer)
+    shown = schema_prompt(data, question, "", data.file_named("d"), answer)
     assert tables_of(shown) == {"head": ["head_ID"], "unrelated": ["x1", "x2"]}
     without = replace(data, gold_in_training=False)
-    assert list(tables_of(show_database(without, "d", "", question, answer))) == ["head"]
+    assert list(tables_of(schema_prompt(without, question, "", file, answer))) == ["head"]
 
 
 def test_texts_are_read_as_databases_are_without_values(file: Path) -> None:

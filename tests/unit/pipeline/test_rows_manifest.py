@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from expert_cli.data.packing.pack_plan import recommend
 from expert_cli.manifest.starter import SMOLLM2
+from expert_cli.pipeline.right_size import recommend
 from expert_cli.pipeline.rows_manifest import Lengths, settings_for
 from expert_cli.utils.length_histogram import LengthHistogram
 

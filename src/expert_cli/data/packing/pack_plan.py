@@ -16,10 +16,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from expert_cli.utils.length_histogram import LengthHistogram
-
-SIZES = (512, 768, 1024, 1536, 2048, 4096)
-_MOST_CUT = 0.001
 Ints = NDArray[np.int64]
 
 
@@ -148,36 +144,3 @@ def stable_order(keys: Ints) -> Ints:
 def _totals(sizes: Ints) -> Ints:
     """Return the sum of all sizes before each place and before the end, int64 [sizes + 1]."""
     return np.append(0, np.cumsum(sizes))
-
-
-# Right size: what other row lengths would mean for the documents of a store, and which one is recommended -----------
-
-
-@dataclass(frozen=True)
-class LengthRow:
-    """What a `max_seq_length` would mean: packs, how full, documents shortened and by how many tokens in all."""
-
-    max_seq_length: int
-    sequences: int
-    fill: float
-    truncated_rows: int
-    truncated_tokens: int
-
-
-def length_table(lengths: LengthHistogram, *others: int) -> list[LengthRow]:
-    """Return a row for each of `SIZES` and of the `others`, ascending; long documents truncated."""
-    rows = []
-    for capacity in sorted({*SIZES, *others}):
-        truncated, cut = lengths.beyond(capacity)
-        fitting = lengths.counts[: capacity + 1].tolist()
-        fitting[-1] += truncated
-        packs = best_fit_steps(fitting, capacity)[1]
-        fill = (lengths.tokens - cut) / max(1, packs * capacity)
-        rows.append(LengthRow(capacity, packs, fill, truncated, cut))
-    return rows
-
-
-def recommend(lengths: LengthHistogram, present: int) -> int:
-    """Return the smallest of `SIZES`, powers of two above them and `present` that cuts less than 0.1 % of the tokens."""
-    usual = {*SIZES, present, *(1 << power for power in range(13, lengths.longest.bit_length() + 1))}
-    return next(size for size in sorted(usual) if lengths.beyond(size)[1] <= _MOST_CUT * lengths.tokens)

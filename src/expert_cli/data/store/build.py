@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from expert_cli.config.run_config import DataConfig
 from expert_cli.data.encode import Encoded, Encoder, OtherIds
 from expert_cli.data.select import RowBatch, RowReport, RowSelection, select
-from expert_cli.data.store.lookup import BUILDING, StoreInputs, StoreKey, StoreState, inspect_store, lock_of, read_stats
-from expert_cli.data.store.store_files import STORE_RULE, Documents, write_fingerprint, write_shard
+from expert_cli.data.store.lookup import BUILDING, StoreInputs, StoreKey, StoreState, inspect_store, lock_of
+from expert_cli.data.store.store_files import STORE_RULE, Documents, read_stats, write_fingerprint, write_shard
 from expert_cli.data.templates.mask import PLAIN
 from expert_cli.errors import InputError, IntegrityError
 from expert_cli.utils.disk_errors import disk_errors

@@ -22,19 +22,10 @@ from filelock import FileLock, Timeout
 from expert_cli.config.run_config import DataConfig
 from expert_cli.data.select import FlatMap, local_flat_map
 from expert_cli.data.sources import LocatedData, content_of
-from expert_cli.data.store.store_files import (
-    FINGERPRINT,
-    SPLITS,
-    STATE,
-    STATS,
-    STORE_RULE,
-    names_outside,
-    read_fingerprint,
-    verify_store,
-)
+from expert_cli.data.store.store_files import FINGERPRINT, STORE_RULE, names_outside, read_fingerprint, verify_store
 from expert_cli.data.templates.chat import Template
 from expert_cli.errors import InputError, IntegrityError
-from expert_cli.utils.files import FileHashCache, facts_of, folder_beside, is_file, parse_json, parse_sealed, remove
+from expert_cli.utils.files import FileHashCache, facts_of, folder_beside, parse_sealed, remove
 from expert_cli.utils.object_storage import StoredFolder
 from expert_cli.utils.redaction import redact
 from expert_cli.utils.reporter import Reporter
@@ -143,19 +134,6 @@ def inspect_store(folder: Path, key: StoreKey, hash_cache: FileHashCache, *, has
             changes = key.changes(read_fingerprint(path.parent)["parts"])
             return StoreState("stale", f"{path.parent} was made from something else", tuple(changes))
     return StoreState("missing", f"no store in {folder}")
-
-
-def read_stats(home: Path) -> dict[str, Any]:
-    """Return the statistics of a verified store."""
-    return dict(parse_json((home / STATS).read_bytes()))
-
-
-def foreign_store(folder: Path) -> Path | None:
-    """Return a data set that another program saved where stores lie (`folder` itself or one below), None without one."""
-    saved = (
-        file.parent for name in (SPLITS, STATE) for pattern in (name, f"[!.]*/{name}") for file in folder.glob(pattern)
-    )
-    return next((place for place in sorted(saved) if not is_file(place / FINGERPRINT)), None)
 
 
 def lock_of(home: Path) -> FileLock:

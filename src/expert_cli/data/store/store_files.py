@@ -29,15 +29,7 @@ from numpy.typing import NDArray
 
 from expert_cli.data.encode import Encoded
 from expert_cli.errors import IntegrityError
-from expert_cli.utils.files import (
-    FileHashCache,
-    VerifiedFolder,
-    read_sealed,
-    sha256_of,
-    sync_names,
-    write_json,
-    write_sealed,
-)
+from expert_cli.utils import files
 
 FINGERPRINT = "fingerprint.json"
 STATE = "state.json"
@@ -79,34 +71,34 @@ def write_fingerprint(
 ) -> None:
     """Write what turns a folder of shards into a store: the layout's JSON files, statistics, and last the fingerprint."""
     splits = sorted(path for path in folder.iterdir() if path.is_dir())
-    write_json(folder / SPLITS, {"splits": [split.name for split in splits]})
+    files.write_json(folder / SPLITS, {"splits": [split.name for split in splits]})
     for split in splits:
         shards = [{"filename": path.name} for path in sorted(split.glob("*.arrow"))]
         state: dict[str, Any] = {"_data_files": shards, "_fingerprint": key[:16], "_split": split.name}
         state |= {"_format_columns": None, "_format_kwargs": {}, "_format_type": None, "_output_all_columns": False}
         info = {"citation": "", "description": "", "features": _FEATURES, "homepage": "", "license": ""}
-        write_json(split / STATE, state)
-        write_json(split / "dataset_info.json", info)
-    write_json(folder / STATS, dict(stats))
-    files = VerifiedFolder.measured(folder, leave_out=(FINGERPRINT,)).files
-    write_sealed(folder / FINGERPRINT, {"key": key, "parts": dict(parts), "expert": expert, "files": files})
-    sync_names(folder)
+        files.write_json(split / STATE, state)
+        files.write_json(split / "dataset_info.json", info)
+    files.write_json(folder / STATS, dict(stats))
+    measured = files.VerifiedFolder.measured(folder, leave_out=(FINGERPRINT,)).files
+    files.write_sealed(folder / FINGERPRINT, {"key": key, "parts": dict(parts), "expert": expert, "files": measured})
+    files.sync_names(folder)
 
 
 def read_fingerprint(home: Path) -> dict[str, Any]:
     """Return a store's fingerprint. Raises IntegrityError if it is missing or broken."""
     try:
-        return read_sealed(home / FINGERPRINT)
+        return files.read_sealed(home / FINGERPRINT)
     except (OSError, ValueError) as error:
         told = f"cannot be read: {error.strerror}" if isinstance(error, OSError) else error
         raise IntegrityError(f"{home}: {FINGERPRINT} {told}", BUILD_ANEW) from error
 
 
-def verify_store(home: Path, sha256: Callable[[Path], str] | None = sha256_of) -> dict[str, Any]:
+def verify_store(home: Path, sha256: Callable[[Path], str] | None = files.sha256_of) -> dict[str, Any]:
     """Return the fingerprint of a store that is as it says. sha256 None: by names and sizes. Raises IntegrityError."""
     fingerprint = read_fingerprint(home)
     try:
-        damage = names_outside(fingerprint) or VerifiedFolder(home, fingerprint["files"]).damage(sha256)
+        damage = names_outside(fingerprint) or files.VerifiedFolder(home, fingerprint["files"]).damage(sha256)
     except (KeyError, TypeError, AttributeError, ValueError):
         damage = f"{FINGERPRINT} is not of its form"
     if damage:
@@ -121,6 +113,19 @@ def names_outside(fingerprint: Mapping[str, Any]) -> str:
         if inside.is_absolute() or ".." in inside.parts or ":" in name or "\\" in name:
             return f"{FINGERPRINT} names a file outside the store, {name}"
     return ""
+
+
+def read_stats(home: Path) -> dict[str, Any]:
+    """Return the statistics of a verified store."""
+    return dict(files.parse_json((home / STATS).read_bytes()))
+
+
+def foreign_store(folder: Path) -> Path | None:
+    """Return a data set that another program saved where stores lie (`folder` itself or one below), None without one."""
+    saved = (
+        file.parent for name in (SPLITS, STATE) for pattern in (name, f"[!.]*/{name}") for file in folder.glob(pattern)
+    )
+    return next((place for place in sorted(saved) if not files.is_file(place / FINGERPRINT)), None)
 
 
 # A store that is opened: views into memory-mapped files, never copies --------------------------------------------------
@@ -201,7 +206,7 @@ def drawn_prompts(home: Path | None, count: int, seed: int) -> list[list[int]]:
     """Return what the first answers of some rows follow, drawn by seed, if anything. Raises IntegrityError."""
     if home is None or not (home / "train").is_dir():
         return []
-    verify_store(home, FileHashCache(home.parent).sha256)
+    verify_store(home, files.FileHashCache(home.parent).sha256)
     documents = Documents(home / "train")
     numbers = random.Random(seed).sample(range(len(documents)), min(count, len(documents)))  # noqa: S311
     drawn = (documents.document(number) for number in numbers)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from expert_cli.errors import InputError
 from expert_cli.manifest.key import NotNegative, Positive, Strict, Text, key
 
 SchemaStyle = Literal["compact", "joins"]
@@ -76,7 +77,9 @@ class SchemaPromptConfig:
         return self.databases.partition("{")[2].partition("}")[0]
 
     def file_named(self, name: str) -> Path:
-        """Return the file of a database."""
+        """Return the file of a database. Raises InputError: it is no name, but a path."""
+        if name in (".", "..") or PurePath(name).name != name:
+            raise InputError(f"{name!r} in the column {self.database_column!r} names no database", "give a name")
         return Path(self.databases.replace(f"{{{self.database_column}}}", name))
 
     def files(self) -> list[Path]:

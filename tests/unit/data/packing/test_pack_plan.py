@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from expert_cli.data.packing.pack_plan import PackingPlan, best_fit, concat, length_table, recommend
+from expert_cli.data.packing.pack_plan import PackingPlan, best_fit, concat
 from expert_cli.data.packing.packed_dataset import PackedDataset
+from expert_cli.pipeline.right_size import length_table, recommend
 from expert_cli.utils.length_histogram import LengthHistogram
 from tests.packs import Lengths, whole
 
