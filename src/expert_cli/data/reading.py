@@ -86,14 +86,12 @@ def _json_lines(file: DataFile) -> Iterator[RawRow]:
     with _content(file) as lines:
         for number, line in enumerate(lines, 1):
             if not line.isspace():
-                yield _json_row(f"{file}:{number}", line)
-
-
-def _json_row(where: str, line: bytes) -> RawRow:
-    try:
-        return _row(where, _strict.decode(line.decode()))
-    except (ValueError, RecursionError) as error:
-        return RawRow(where, {}, _FAULTS.get(type(error), _NO_JSON))
+                where = f"{file}:{number}"
+                try:
+                    row = _row(where, _strict.decode(line.decode()))
+                except (ValueError, RecursionError) as error:
+                    row = RawRow(where, {}, _FAULTS.get(type(error), _NO_JSON))
+                yield row
 
 
 def _row(where: str, value: object) -> RawRow:

@@ -285,10 +285,6 @@ def select(
     with reporter.progress("reading rows", None, "rows") as bar:
         for number, one in enumerate((*located.train, *located.validation)):
             reader = RowReader.of(one, data, encoder=encoder, ranked=ranked, asked=asked)
-            before = readers[-1] if number not in (0, len(located.train)) else reader
-            if (form := reader.columns.form) != before.columns.form:
-                told = f"{one}: rows are {form} ({reader.columns}), those of {before.located} are {before.columns.form}"
-                raise InputError(told, "Train on rows of one kind: messages, text, segments, pair.")
             report = RowReport()
             for batch in flat_map(reader, _file_slices(one)):
                 keep(batch)

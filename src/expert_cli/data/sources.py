@@ -21,15 +21,7 @@ from typing import IO, NoReturn, TypeAlias
 import yaml
 
 from expert_cli._compat import default_patterns
-from expert_cli.config.data_sources import (
-    COMPRESSED_SUFFIXES,
-    DATA_SUFFIXES,
-    format_name,
-    missing,
-    parse_split,
-    refuse_parts_of_a_file,
-    split_of,
-)
+from expert_cli.config import data_sources
 from expert_cli.config.run_config import DataConfig, SourceSpec
 from expert_cli.errors import EnvironmentProblem, ExpertError, InputError
 from expert_cli.utils.files import is_file, is_folder, matching
@@ -47,7 +39,7 @@ _DATA_LIKE = re.compile(
     r"|zip|gz|zst|bz2|xz|7z|rar)(\.[^/]*)?$",
     re.IGNORECASE,
 )
-_ENDING = re.compile(rf"\.\w+(?:{'|'.join(map(re.escape, COMPRESSED_SUFFIXES))})?$")
+_ENDING = re.compile(rf"\.\w+(?:{'|'.join(map(re.escape, data_sources.COMPRESSED_SUFFIXES))})?$")
 
 
 @dataclass(frozen=True)
@@ -108,12 +100,10 @@ def locate_data(data: DataConfig, reporter: Reporter) -> LocatedData:
         if spec.kind == "url":
             return Located(spec, _remote(spec, reporter, offline=data.offline))
         if spec.tried:
-            raise InputError(missing(spec), _ANOTHER)
+            raise InputError(data_sources.missing(spec), _ANOTHER)
         path, names = Path(spec.path), [spec.path]
         if spec.kind == "files":
-            names = _fitting(
-                sorted(file.as_posix() for file in matching(spec.path) if not is_folder(file)), spec, reporter
-            )
+            names = _fitting(spec, reporter)
         elif spec.kind == "folder":
             names = _split_of_folder(path, _names_below(path), spec, reporter)
         found = tuple(path / name for name in names)  # "/a" / "/b" is "/b"
@@ -182,7 +172,8 @@ def _remote(spec: SourceSpec, reporter: Reporter, *, offline: bool) -> tuple[Rem
         )
     folder = StoredFolder(spec.path)
     if info := folder.info():
-        refuse_parts_of_a_file(str(spec), PurePosixPath(spec.path), parse_split(spec.split).name, spec.config)
+        split = data_sources.parse_split(spec.split).name
+        data_sources.refuse_parts_of_a_file(str(spec), PurePosixPath(spec.path), split, spec.config)
         found, names = {"": info}, [""]
     elif found := folder.list():
         names = _split_of_folder(folder, list(found), spec, reporter)
@@ -193,11 +184,12 @@ def _remote(spec: SourceSpec, reporter: Reporter, *, offline: bool) -> tuple[Rem
     return tuple(RemoteFile(folder.url_of(name), found[name]) for name in names)
 
 
-def _fitting(names: Sequence[str], spec: SourceSpec, reporter: Reporter) -> list[str]:
-    """Those of the files that a user's pattern fits that hold rows."""
+def _fitting(spec: SourceSpec, reporter: Reporter) -> list[str]:
+    """The files of rows that a user's pattern fits."""
+    names = sorted(file.as_posix() for file in matching(spec.path) if not is_folder(file))
     files = list(filter(_holds_rows, names))
     if not files:
-        remedy = f"Rows are in files of {', '.join(DATA_SUFFIXES)}."
+        remedy = f"Rows are in files of {', '.join(data_sources.DATA_SUFFIXES)}."
         raise InputError(f"{spec.path}: no file of rows fits this pattern", remedy)
     _name_unread(spec.path, set(names).difference(files), reporter)
     _require_one_format(files, spec.path)
@@ -212,7 +204,7 @@ def _split_of_folder(
     def read(name: str) -> bytes:
         return (folder / name).read_bytes() if isinstance(folder, Path) else folder.read(name)
 
-    split, where = parse_split(spec.split).name, spec.path if spec.kind == "hub" else str(folder)
+    split, where = data_sources.parse_split(spec.split).name, spec.path if spec.kind == "hub" else str(folder)
     try:
         splits = _splits(names, read, spec.config)
     except (ValueError, LookupError, TypeError, AttributeError, yaml.YAMLError) as error:
@@ -221,7 +213,7 @@ def _split_of_folder(
     there = set(names)
     unread = there.difference(*splits.values())
     _name_unread(where, [name for name in unread if _DATA_LIKE.search(name) and not _NOT_ROWS.search(name)], reporter)
-    alike = (files for name, files in splits.items() if split_of(name) == split_of(split))
+    alike = (files for name, files in splits.items() if data_sources.split_of(name) == data_sources.split_of(split))
     files = splits.get(split) or next(alike, [])
     if absent := next((name for name in files if name not in there or not _holds_rows(name)), ""):
         told = f'the README says that the split "{split}" is in {absent[:80]}, which is not there, or no file of rows'
@@ -229,7 +221,7 @@ def _split_of_folder(
     if not files:
         others = ", ".join(f"{name} ({len(files)})" for name, files in splits.items() if files) or "no data file"
         told = f'{where}: no file holds the split "{split}"; there is: {others}'
-        raise InputError(told, f"Name a split that is there (PATH::split), or one file ({', '.join(DATA_SUFFIXES)}).")
+        raise InputError(told, "Name a split that is there (PATH::split), or one file of rows.")
     _require_all_shards(files, where)
     _require_one_format(files, where)
     return files
@@ -265,7 +257,7 @@ def _splits(names: Sequence[str], read: Callable[[str], bytes], config: str) -> 
 
 
 def _holds_rows(name: str) -> bool:
-    return format_name(name) != "" and not _NOT_ROWS.search(name)
+    return data_sources.format_name(name) != "" and not _NOT_ROWS.search(name)
 
 
 def _name_unread(where: str, unread: Iterable[str], reporter: Reporter) -> None:

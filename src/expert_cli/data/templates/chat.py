@@ -15,15 +15,7 @@ from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from expert_cli._compat import (
-    MARKED,
-    MARKED_THOUGHT,
-    MARKERS,
-    control_token_pattern,
-    mark_control_tokens,
-    template_literals,
-    template_variables,
-)
+from expert_cli import _compat
 from expert_cli.data.columns import json_text
 from expert_cli.data.rows import REASONING, Row
 from expert_cli.data.templates import mask
@@ -165,12 +157,12 @@ class Template:
 
     def _is_odd(self, said: str) -> bool:
         """Whether the template might look for something in this text, or it holds control tokens or their marks."""
-        return bool(self._literals.search(said)) or (not said.isascii() and bool(MARKERS.search(said)))
+        return bool(self._literals.search(said)) or (not said.isascii() and bool(_compat.MARKERS.search(said)))
 
     @cached_property
     def _literals(self) -> re.Pattern[str]:
         """Finds control tokens, and what the template spells, which it might look for in contents."""
-        texts = {text.strip() for text in template_literals(self.jinja)}
+        texts = {text.strip() for text in _compat.template_literals(self.jinja)}
         tokens = filter(self._control.fullmatch, self.tokenizer.added_tokens_encoder)
         return re.compile(mask.any_of({*tokens, *(text for text in texts if len(text) > 2 and not text.isalnum())}))
 
@@ -304,7 +296,7 @@ class Template:
 
     def require_read(self, names: Mapping[str, Any]) -> None:
         """Raise InputError if the template is to be given something that it does not read, or that is given to it anyway."""
-        known = template_variables(self.jinja) - _GIVEN if names else ()
+        known = _compat.template_variables(self.jinja) - _GIVEN if names else ()
         if unknown := [name for name in names if name not in known]:
             told = f'the chat template reads no "{unknown[0]}"; it reads {", ".join(sorted(known)) or "nothing"}'
             raise InputError(f"chat_template_kwargs: {told}", "Leave it out, or use a chat template that reads it.")
@@ -312,7 +304,7 @@ class Template:
     @cached_property
     def _control(self) -> re.Pattern[str]:
         """Finds the control tokens in a text, the longest of several."""
-        return control_token_pattern(self.tokenizer, self.jinja)
+        return _compat.control_token_pattern(self.tokenizer, self.jinja)
 
     @cached_property
     def _added(self) -> re.Pattern[str]:
@@ -321,12 +313,12 @@ class Template:
     def _marked(self, messages: Sequence[Any], given: Mapping[str, Any]) -> tuple[Any, Any]:
         """Mark control tokens that a row says, but for thoughts, so that they stay text. Raises InputError."""
         text = json.dumps((messages, given), ensure_ascii=False)
-        if not self._control.search(text) and not MARKERS.search(text):
+        if not self._control.search(text) and not _compat.MARKERS.search(text):
             return messages, given
-        turns, given = (mark_control_tokens(part, self._control) for part in (messages, given))
-        if found := self._control.search(MARKED.sub("", json.dumps([turns, given], ensure_ascii=False))):
+        turns, given = (_compat.mark_control_tokens(part, self._control) for part in (messages, given))
+        if found := self._control.search(_compat.MARKED.sub("", json.dumps([turns, given], ensure_ascii=False))):
             raise InputError(f"a field is called {found[0]}, which is a control token")
-        thought = ({**turn, "content": MARKED_THOUGHT.sub(r"\1", turn["content"])} for turn in turns)
+        thought = ({**turn, "content": _compat.MARKED_THOUGHT.sub(r"\1", turn["content"])} for turn in turns)
         return [new if old["role"] == "assistant" else old for old, new in zip(turns, thought, strict=True)], given
 
     def _with_arguments(self, turn: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -349,7 +341,7 @@ class Template:
 
 def _require_shown(turn: Mapping[str, Any], text: str, literals: re.Pattern[str]) -> None:
     """Refuse a row of which the template does not show everything: content, reasoning, calls with their arguments."""
-    text, content = MARKERS.sub("", text), turn["content"]
+    text, content = _compat.MARKERS.sub("", text), turn["content"]
 
     def shown(said: str) -> bool:
         said = said.strip()
