@@ -12,8 +12,8 @@ from expert_cli.config.data_sources import require_apart
 from expert_cli.config.run_config import RunConfig
 from expert_cli.data.columns import BadRow, optional_text, text_of
 from expert_cli.data.rows import asked_hash
-from expert_cli.data.store.build import TokenStore, convert_foreign_store, store_state, tokenize
-from expert_cli.data.store.lookup import StoreKey, StoreState, fetch_store, look_up, put_store
+from expert_cli.data.store.build import TokenStore, convert_foreign_store, tokenize
+from expert_cli.data.store.lookup import StoreKey, StoreState, fetch_store, inspect_store, look_up, put_store
 from expert_cli.data.store.store_files import Documents, foreign_store
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.pipeline.right_size import LengthRow, length_table, recommend
@@ -63,8 +63,8 @@ def store_for(
 def _store_at_url(
     run: RunConfig, inputs: DataInputs, report: Reporter, build: Callable[[], TokenStore], *, put: bool, force: bool
 ) -> TokenStore:
-    key, local = store_state(run.data, inputs, run.store)
-    here = local.state == "hit"
+    key = inputs.key(run.data)
+    here = inspect_store(run.store, key, inputs.hashes).state == "hit"
     if here and not (put or force):
         return build()
     place, there = StoredFolder(run.store_url) / key.name, _look_up(run, key)
@@ -114,10 +114,10 @@ class StoreExplanation:
 
 def explain(run: RunConfig, inputs: DataInputs) -> StoreExplanation:
     """Return the key that the run gives now and what lies there for it; builds nothing."""
-    key, state = store_state(run.data, inputs, run.store)
+    key = inputs.key(run.data)
     if run.store_url:
         return StoreExplanation(run.expert, (StoredFolder(run.store_url) / key.name).url, key, _look_up(run, key))
-    return StoreExplanation(run.expert, str(run.store / key.name), key, state)
+    return StoreExplanation(run.expert, str(run.store / key.name), key, inspect_store(run.store, key, inputs.hashes))
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from expert_cli.config.run_config import DataConfig
 from expert_cli.data.encode import Encoded, Encoder, OtherIds
 from expert_cli.data.select import RowBatch, RowReport, RowSelection, select
-from expert_cli.data.store.lookup import BUILDING, StoreInputs, StoreKey, StoreState, inspect_store, lock_of
+from expert_cli.data.store.lookup import BUILDING, StoreInputs, StoreKey, inspect_store, lock_of
 from expert_cli.data.store.store_files import STORE_RULE, Documents, read_stats, write_fingerprint, write_shard
 from expert_cli.data.templates.mask import PLAIN
 from expert_cli.errors import InputError, IntegrityError
@@ -65,17 +65,6 @@ class TokenStore:
         return Documents(self.home / "train")
 
 
-def store_state(
-    data: DataConfig, inputs: StoreInputs, folder: Path, *, verify: bool = False
-) -> tuple[StoreKey, StoreState]:
-    """Return the key that these inputs give, and what lies in `folder` for it; remembers file hashes there."""
-    key = inputs.key(data)
-    state = inspect_store(folder, key, inputs.hashes, hash_all=verify)
-    if folder.is_dir():
-        inputs.hashes.save()
-    return key, state
-
-
 def tokenize(
     data: DataConfig,
     inputs: StoreInputs,
@@ -96,7 +85,8 @@ def tokenize(
     files = inputs.located.files()
     stamps = {file: stamp(file) for file in files if isinstance(file, Path)}  # a remote one is read by its version
     source_bytes = sum(file.stat().st_size if isinstance(file, Path) else file.info.size for file in files)
-    key, state = store_state(data, inputs, folder, verify=verify)
+    key = inputs.key(data)
+    state = inspect_store(folder, key, inputs.hashes, hash_all=verify)
     if state.state == "hit" and not force:
         home = folder / key.name
         return TokenStore(home, "hit", state.reason, key, read_stats(home))
@@ -166,7 +156,6 @@ def build(
             remove(home)
             building.rename(home)
             state = inspect_store(folder, key, hash_cache, hash_all=True)
-            hash_cache.save()
     if state.state != "hit":
         raise IntegrityError(f"the store that was just written is {state.state}: {state.reason}", "check the disk")
     return home

@@ -123,6 +123,7 @@ def inspect_store(folder: Path, key: StoreKey, hash_cache: FileHashCache, *, has
     if home.is_dir():
         try:
             fingerprint = verify_store(home, partial(hash_cache.sha256, again=hash_all))
+            hash_cache.save()
         except IntegrityError as error:
             return StoreState("damaged", error.message)
         if fingerprint["key"] != key.sha256:
