@@ -306,10 +306,8 @@ def _compact(tables: list[Table]) -> str:
 
 
 def _joins(tables: list[Table]) -> str:
-    """Return names in small letters, which SQL does not tell from capitals, joins and values as queries write them.
+    """Return names in small letters, which SQL does not tell from capitals, and as queries write them:
 
-    Tables:
-    head(head_id int, name, born_state, age int)
     Joins:
     management.head_id = head.head_id
     Values:
