@@ -32,7 +32,7 @@ from transformers.utils import chat_template_utils
 from transformers.utils.chat_template_utils import render_jinja_template
 
 from benchmarks.lib.conversations import FAMILIES, Family, control_tokens, conversations
-from expert_cli._compat import MARKERS
+from expert_cli._compat import unmarked
 from expert_cli.config.run_config import ColumnMapping
 from expert_cli.data.columns import BadRow, choose_columns
 from expert_cli.data.encode import Encoder
@@ -230,7 +230,7 @@ def turns_of(row: dict[str, Any]) -> list[dict[str, Any]]:
 
 def text_of(document: Document) -> str:
     """Return the text of a document, without the marks of control tokens that rows say."""
-    return MARKERS.sub("", "".join(text for text, _ in document))
+    return unmarked("".join(text for text, _ in document))
 
 
 def answers_of(row: dict[str, Any]) -> dict[int, bool]:
@@ -241,7 +241,7 @@ def answers_of(row: dict[str, Any]) -> dict[int, bool]:
 
 def trained_of(document: Document, most: int) -> set[int]:
     """Return where the trained characters of a document stand, without an end token that the text does not have."""
-    trained = [is_trained for text, is_trained in document for _ in MARKERS.sub("", text)]
+    trained = [is_trained for text, is_trained in document for _ in unmarked(text)]
     return {at for at, is_trained in enumerate(trained[:most]) if is_trained}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from expert_cli._compat import MARKERS
+from expert_cli._compat import unmarked
 from expert_cli.data.rows import Row
 from expert_cli.data.templates.chat import Template
 from expert_cli.data.templates.mask import Document
@@ -20,7 +20,7 @@ def talk(*turns: tuple[str, str] | dict[str, Any], trained: Sequence[bool] = (),
 def shown(document: Document) -> str:
     """Return a document with ⟦ and ⟧ around what is trained."""
     marked = "".join(f"⟦{text}⟧" if trained else text for text, trained in document)
-    return MARKERS.sub("", marked.replace("⟧⟦", ""))
+    return unmarked(marked.replace("⟧⟦", ""))
 
 
 def written(template: Template, row: Row) -> list[str]:

@@ -21,11 +21,21 @@ if TYPE_CHECKING:
     import torch
 
 
-MARKERS = re.compile("[\U000f0000\U000f0001]")
+MARKS = "\U000f0000\U000f0001"
 """What transformers 5.23 (utils/chat_template_utils.py) puts around control tokens that a row says, so that they stay text: its
 `mark_control_tokens` and `encode_marked_chat` are public, the two characters are not. Remove when they are."""
 MARKED = re.compile("\U000f0000[^\U000f0001]*\U000f0001")
 MARKED_THOUGHT = re.compile("\U000f0000(</?think>)\U000f0001")
+
+
+def is_marked(text: str) -> bool:
+    """Return whether a text holds such marks."""
+    return not text.isascii() and any(mark in text for mark in MARKS)
+
+
+def unmarked(text: str) -> str:
+    """Return a text without such marks."""
+    return text.translate(dict.fromkeys(map(ord, MARKS)))
 
 
 def control_token_pattern(tokenizer: Any, jinja: str) -> re.Pattern[str]:

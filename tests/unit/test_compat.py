@@ -83,7 +83,7 @@ def test_control_tokens_in_what_a_row_says_are_marked_as_transformers_marks_them
         "calls": [{"of": "\U000f0000<|im_start|>\U000f0001"}],
         "n": 1,
     }
-    assert _compat.MARKERS.sub("", marked["content"]) == said["content"]
+    assert _compat.unmarked(marked["content"]) == said["content"]
     assert _compat.MARKED.sub("", marked["content"]) == "ab"
     assert _compat.MARKED_THOUGHT.sub(r"\1", "\U000f0000</think>\U000f0001 \U000f0000<s>\U000f0001") == (
         "</think> \U000f0000<s>\U000f0001"

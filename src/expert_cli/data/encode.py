@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from expert_cli._compat import MARKERS
+from expert_cli._compat import is_marked
 from expert_cli.data.templates.chat import Template
 from expert_cli.data.templates.mask import Document, common
 from expert_cli.errors import ExpertError
@@ -137,10 +137,10 @@ class Encoder:
         joined = "\0".join(texts)
         if joined.isascii():
             return self._plain(texts)
-        if any(marker in joined for marker in MARKERS.pattern[1:-1]):
+        if is_marked(joined):
             from transformers.utils.chat_template_utils import encode_marked_chat
 
-            odd = {n: encode_marked_chat(self.tokenizer, text) for n, text in enumerate(texts) if MARKERS.search(text)}
+            odd = {n: encode_marked_chat(self.tokenizer, text) for n, text in enumerate(texts) if is_marked(text)}
         if self._fast:
             refused = [n for n, text in enumerate(texts) if not text.isascii() and self._fast.refuses(text)]
             odd = dict(zip(refused, self._lists([texts[n] for n in refused]), strict=True)) | odd

@@ -157,7 +157,7 @@ class Template:
 
     def _is_odd(self, said: str) -> bool:
         """Whether the template might look for something in this text, or it holds control tokens or their marks."""
-        return bool(self._literals.search(said)) or (not said.isascii() and bool(_compat.MARKERS.search(said)))
+        return bool(self._literals.search(said)) or _compat.is_marked(said)
 
     @cached_property
     def _literals(self) -> re.Pattern[str]:
@@ -313,7 +313,7 @@ class Template:
     def _marked(self, messages: Sequence[Any], given: Mapping[str, Any]) -> tuple[Any, Any]:
         """Mark control tokens that a row says, but for thoughts, so that they stay text. Raises InputError."""
         text = json.dumps((messages, given), ensure_ascii=False)
-        if not self._control.search(text) and not _compat.MARKERS.search(text):
+        if not self._control.search(text) and not _compat.is_marked(text):
             return messages, given
         turns, given = (_compat.mark_control_tokens(part, self._control) for part in (messages, given))
         if found := self._control.search(_compat.MARKED.sub("", json.dumps([turns, given], ensure_ascii=False))):
@@ -341,7 +341,7 @@ class Template:
 
 def _require_shown(turn: Mapping[str, Any], text: str, literals: re.Pattern[str]) -> None:
     """Refuse a row of which the template does not show everything: content, reasoning, calls with their arguments."""
-    text, content = _compat.MARKERS.sub("", text), turn["content"]
+    text, content = _compat.unmarked(text), turn["content"]
 
     def shown(said: str) -> bool:
         said = said.strip()
