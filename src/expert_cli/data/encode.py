@@ -84,10 +84,8 @@ class Encoder:
 
     @cached_property
     def _fast(self) -> Fastokens | None:
-        if not (self.fast and self.by_pieces):
-            return None
         with suppress(Exception):  # whatever it raises, tokenizers encodes
-            return Fastokens(self.tokenizer)
+            return Fastokens(self.tokenizer) if self.fast and self.by_pieces else None
         return None
 
     @property

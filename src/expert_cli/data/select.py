@@ -35,7 +35,6 @@ FIRST_ROWS = 200
 BAD_SHARE = 0.01
 """The share of bad rows in a source above which it is refused."""
 _BATCH_ROWS = 1_000
-_MOST_WAITING = 16
 _MOST_EXAMPLES = 5
 Split = Literal["train", "validation"]
 FlatMap: TypeAlias = Callable[[Callable[[Any], Iterator[Any]], Sequence[Any]], Iterator[Any]]
@@ -130,7 +129,7 @@ class RowReader:
         with ThreadPoolExecutor(1) as thread:
             for batch in self._batches(*part):
                 waiting.append(thread.submit(self._encoded, batch, self._written(batch)))
-                if len(waiting) > _MOST_WAITING:
+                if len(waiting) > 16:  # batches, so that memory stays bounded
                     yield waiting.popleft().result()
             yield from (done.result() for done in waiting)
 
@@ -210,11 +209,12 @@ class RowReader:
         with suppress(InputError):
             if choose_columns([*names], self.data.mapping, str(self.located)) == self.columns:
                 return
-        raise InputError(
-            f"{raw.where}: {', '.join(map(json.dumps, new))} stands in none of the first {FIRST_ROWS} rows, by which "
-            f"the columns were chosen: {self.columns}",
-            'Name the columns in "field_mapping" of training.dataset, or put such a row first.',
+        named = ", ".join(map(json.dumps, new))
+        told = (
+            f"{named} stands in none of the first {FIRST_ROWS} rows, by which the columns were chosen: {self.columns}"
         )
+        hint = 'Name the columns in "field_mapping" of training.dataset, or put such a row first.'
+        raise InputError(f"{raw.where}: {told}", hint)
 
 
 @dataclass
@@ -309,11 +309,8 @@ def _refuse_bad(located: Located, report: RowReport, share: float) -> None:
     if not report.read:
         raise InputError(f"{located}: there are no rows", "Look at the file, and at the slice if there is one.")
     if report.dropped.total() > share * report.read:
-        raise InputError(
-            f"{located}: {report.bad()}",
-            f"Mend these rows, or take them out; up to {share:.0%} are left out with a warning. What a chat template "
-            'refuses, another base model, "prompt_template" or "chat_template_path" may write.',
-        )
+        remedy = "mend these rows, take them out, or write them by another prompt_template"
+        raise InputError(f"{located}: {report.bad()}", f"Up to {share:.0%} are left out with a warning: {remedy}.")
 
 
 def _file_slices(located: Located) -> list[FileSlice]:

@@ -200,13 +200,9 @@ def _split_of_folder(
     folder: Path | StoredFolder, names: Sequence[str], spec: SourceSpec, reporter: Reporter
 ) -> list[str]:
     """The names of the files that hold the split of a source, in reading order; data-like files of no split are told."""
-
-    def read(name: str) -> bytes:
-        return (folder / name).read_bytes() if isinstance(folder, Path) else folder.read(name)
-
     split, where = data_sources.parse_split(spec.split).name, spec.path if spec.kind == "hub" else str(folder)
     try:
-        splits = _splits(names, read, spec.config)
+        splits = _splits(names, folder, spec.config)
     except (ValueError, LookupError, TypeError, AttributeError, yaml.YAMLError) as error:
         hint = "Correct it, name another configuration (id::split::config), or one file of rows."
         raise InputError(f"{where}: the README's metadata: {first_line(error)}", hint) from error
@@ -227,15 +223,17 @@ def _split_of_folder(
     return files
 
 
-def _splits(names: Sequence[str], read: Callable[[str], bytes], config: str) -> dict[str, list[str]]:
+def _splits(names: Sequence[str], folder: Path | StoredFolder, config: str) -> dict[str, list[str]]:
     """The files of each split as `datasets` finds them; those that the README names in full need not be there."""
     from datasets.data_files import sanitize_patterns
     from datasets.utils.metadata import MetadataConfigs
     from fsspec.utils import glob_translate
     from huggingface_hub.repocard import REGEX_YAML_BLOCK
 
-    readme = read("README.md").decode(errors="replace") if "README.md" in names else ""
-    block = REGEX_YAML_BLOCK.search(readme)
+    readme = b""
+    if "README.md" in names:
+        readme = (folder / "README.md").read_bytes() if isinstance(folder, Path) else folder.read("README.md")
+    block = REGEX_YAML_BLOCK.search(readme.decode(errors="replace"))
     metadata = yaml.safe_load(block[2]) if block else None
     configs = MetadataConfigs.from_dataset_card_data(metadata if isinstance(metadata, dict) else {})
     name = config or configs.get_default_config_name()

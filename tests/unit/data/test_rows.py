@@ -182,7 +182,7 @@ def test_a_conversation_ends_with_its_last_answer(turns: Any, expected: list[dic
         ({"content": "a", "tool_calls": "f()"}, 'a message\'s "tool_calls" is text', None),
         ({"content": "a", "tool_calls": [{}]}, 'a message\'s "tool_calls" is not a list of calls with names', None),
         ({"content": "a", "reasoning_content": ["R"]}, 'a message\'s "reasoning_content" is a list', None),
-        ({"content": "a", "reasoning_content": "\ud800"}, "a message is not Unicode text (half of a surrogate pair)", None),
+        ({"content": "a", "reasoning_content": "\ud800"}, "a message holds what JSON cannot", None),
     ],
 )  # fmt: skip
 def test_what_an_answer_has_beside_its_content(

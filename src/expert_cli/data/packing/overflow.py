@@ -10,9 +10,6 @@ from expert_cli.data.store.store_files import Documents
 from expert_cli.errors import InputError
 from expert_cli.manifest.keys.loader import Overflow
 
-Tokens = tuple[NDArray[np.int32], NDArray[np.bool_]]
-"""Ids of tokens, and whether each is trained."""
-
 
 def fitted(documents: Documents, capacity: int, overflow: Overflow) -> Pieces:
     """Return what is left of documents where some are longer than `capacity`.
@@ -40,7 +37,9 @@ def fitted(documents: Documents, capacity: int, overflow: Overflow) -> Pieces:
     return pieces.taken((counts[which] == 1) | (stops > np.maximum(prompts[which], starts + 1)))
 
 
-def truncate_middle(ids: NDArray[np.int32], trained: NDArray[np.bool_], limit: int) -> Tokens:
+def truncate_middle(
+    ids: NDArray[np.int32], trained: NDArray[np.bool_], limit: int
+) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
     """Cut a document to `limit` tokens, out of the middle of its prompt; its ends and its last token stay.
 
         prompt head … prompt tail | answer, end token

@@ -31,7 +31,6 @@ from expert_cli.utils.length_histogram import LengthHistogram
 from expert_cli.utils.reporter import Bar, Reporter
 
 SHARD_ROWS = 20_000
-_PERCENTILES = (50, 90, 95, 99)
 
 
 @dataclass(frozen=True)
@@ -236,7 +235,7 @@ def write_split(folder: Path, parts: Iterable[Encoded], report: RowReport, encod
         "tokens": lengths.tokens,
         "trained_tokens": trained,
         "dropped": {**report.dropped, **report.filtered},
-        "length": {**{f"p{p}": lengths.percentile(p) for p in _PERCENTILES}, "max": lengths.longest},
+        "length": {**{f"p{p}": lengths.percentile(p) for p in (50, 90, 95, 99)}, "max": lengths.longest},
         "ignored": [*report.unread],
         "forms": dict(report.forms),
         "encoder": encoder,

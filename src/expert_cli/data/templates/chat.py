@@ -33,7 +33,6 @@ ANSWERED = (*ASKED, {"role": "assistant", "content": B})
 """Conversations of marks, by which what a template writes around them is found."""
 _CALL = {"id": "c00000001", "type": "function", "function": {"name": "f", "arguments": {"p": 1}}}
 _MARK = "\ue000(\\d+)'\"&<\\\\\ue001"
-_CHECKED_EVERY = 500
 Turns = Sequence[Mapping[str, Any]]
 Piece = tuple[str, list[int], bool]
 """Text of the template with %s where the contents of messages stand, their numbers, and whether it is trained."""
@@ -116,7 +115,7 @@ class Template:
             is_odd = is_any_odd and any(map(self._is_odd, contents))
             try:
                 quick = None if is_odd else self._filled(row, contents, shape)
-                if quick is None or is_new or number % _CHECKED_EVERY == 0:
+                if quick is None or is_new or number % 500 == 0:
                     real = self._of_row(row, contents)
                     if quick not in (None, real):  # this template looks into what is said
                         self._shapes[shape] = None
