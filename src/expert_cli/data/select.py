@@ -30,10 +30,8 @@ from expert_cli.data.templates.mask import Document
 from expert_cli.errors import InputError
 from expert_cli.utils.reporter import Reporter
 
-FIRST_ROWS = 200
-"""So many rows of a source decide its columns."""
-BAD_SHARE = 0.01
-"""The share of bad rows in a source above which it is refused."""
+FIRST_ROWS = 200  # of a source decide its columns
+BAD_SHARE = 0.01  # above it a source is refused
 _BATCH_ROWS = 1_000
 _MOST_EXAMPLES = 5
 Split = Literal["train", "validation"]

@@ -10,6 +10,9 @@ from expert_cli.data.store.store_files import Documents
 from expert_cli.errors import InputError
 from expert_cli.manifest.keys.loader import Overflow
 
+Tokens = tuple[NDArray[np.int32], NDArray[np.bool_]]
+"""Ids of tokens, and whether each is trained."""
+
 
 def fitted(documents: Documents, capacity: int, overflow: Overflow) -> Pieces:
     """Return what is left of documents where some are longer than `capacity`.

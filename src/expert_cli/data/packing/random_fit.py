@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from expert_cli.data.packing.pack_plan import Ints, PackingPlan, Pieces, grouped, stable_order
 
 _MEGABATCH = 50
-_SHARE = 8
-"""Of the documents left, one in so many is drawn at a time."""
+_SHARE = 8  # of the documents left, one in so many is drawn at a time
 
 
 def random_fit(pieces: Pieces, capacity: int, seed: int, epoch: int) -> PackingPlan:
