@@ -7,8 +7,8 @@ No walls stand around it. An answer reaches it as JSON text alone: never as an a
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,8 @@ from pydantic import Field
 
 from expert_cli.errors import InputError
 from expert_cli.evaluation.verifiers.case import Case, Example, Grade
-from expert_cli.evaluation.verifiers.sandbox.child_process import Stopped, read_all, readable
-from expert_cli.utils.subprocesses import LineProcess, how_it_ended
-
-MAX_REPLY_BYTES = 65_536
+from expert_cli.evaluation.verifiers.sandbox.child_process import Stopped, readable
+from expert_cli.utils.subprocesses import how_it_ended
 
 
 class CommandCase(Case):
@@ -29,9 +27,7 @@ class CommandCase(Case):
     starts = "command"
     file_key = "command"
     fences = frozenset({"command"})
-    example = Example(
-        {"prompt": "Count the vowels of tree.", "command": "judge.py", "expected": "2"}, right="2", wrong="3"
-    )
+    example = Example({"prompt": "Count the vowels of tree.", "command": "judge.py", "expected": "2"}, "2", "3")
 
     command: str = Field(min_length=1)  # relative to the file of the row; one that ends in .py is run by this Python
     arguments: list[str] = Field(default=[])
@@ -41,31 +37,25 @@ class CommandCase(Case):
         """Ask the program, which has `timeout_s` from its start to its end. Raises InputError where it fails."""
         program = file or Path(self.command)
         command = [*([sys.executable] if program.suffix == ".py" else []), str(program), *self.arguments]
-        how: Any = {"cwd": program.parent, "own_session": True, "max_bytes": MAX_REPLY_BYTES}
-        with tempfile.TemporaryFile() as errors:
-            try:
-                readable(answer)
-                child = LineProcess(command, stderr=errors, **how)
-            except Stopped as stopped:
-                return stopped.verdict
-            except OSError as error:
-                raise self._fault(f"cannot be started: {error.strerror}") from error
-            try:
-                child.send(json.dumps({"case": self.model_dump(), "answer": answer}), last=True)
-                printed, code = read_all(child, timeout_s), child.exit_code()
-            except TimeoutError:
-                return Grade("timeout", f"{self.command} took more than {timeout_s:g} s to judge it")
-            finally:
-                child.kill()
-            errors.seek(0)
-            said = errors.read(MAX_REPLY_BYTES).decode(errors="replace").strip().splitlines() or ["it said nothing"]
-        if code:
-            raise self._fault(f"{how_it_ended(code)}: {said[-1][:200]}")
+        try:
+            readable(answer)
+            told = json.dumps({"case": self.model_dump(), "answer": answer}).encode() + b"\n"
+            how: Any = {"cwd": program.parent, "capture_output": True, "timeout": timeout_s}
+            done = subprocess.run(command, check=False, input=told, **how)
+        except Stopped as stopped:
+            return stopped.verdict
+        except subprocess.TimeoutExpired:
+            return Grade("timeout", f"{self.command} took more than {timeout_s:g} s to judge it")
+        except OSError as error:
+            raise self._fault(f"cannot be started: {error.strerror}") from error
+        if done.returncode:
+            said = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+            raise self._fault(f"{how_it_ended(done.returncode)}: {said[:200]}")
         with suppress(ValueError, TypeError, KeyError):
-            reply = json.loads(printed)
+            reply = json.loads(done.stdout)
             if isinstance(reply["correct"], bool):
                 return Grade("correct" if reply["correct"] else "wrong", str(reply.get("detail", "")))
-        raise self._fault(f"printed {printed[:80]!r}")
+        raise self._fault(f"printed {done.stdout[:80]!r}")
 
     def _fault(self, what: str) -> InputError:
         hint = 'it must print {"correct": true or false, "detail": "..."} and end with exit code 0'

@@ -24,11 +24,7 @@ EXACT: dict[str, tuple[str, Any, str]] = {
     "order of elements counts": ("[2, 1]", [1, 2], "wrong"),
     "1 is 1.0": ("1.0", 1, "correct"),
     "true is not 1": ("true", 1, "wrong"),
-    "a large one with a point": ("9007199254740993.0", 9007199254740993, "correct"),
-    "rounded to a large one": ("9007199254740993.0", 9007199254740992, "wrong"),
     "a large fraction as it is": ("9007199254740993.0", 9007199254740993.0, "correct"),
-    "beyond a whole one": ("[1.00000000000000000001]", [1], "wrong"),
-    "a fraction as a double": ("1.50000000000000000001", 1.5, "correct"),
     "large integers are not rounded": ("9007199254740993", 9007199254740992.0, "wrong"),
     "1e2": ("1e2", 100, "correct"),
 }

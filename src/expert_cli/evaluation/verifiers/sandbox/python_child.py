@@ -6,10 +6,8 @@ without tests, what the function returns to each of the arguments. What the answ
 
 from __future__ import annotations
 
-import ast
 import io
 import json
-import linecache
 import os
 import sys
 import traceback
@@ -31,15 +29,11 @@ def main() -> None:
 
 def judged(asked: Mapping[str, Any]) -> dict[str, Any]:
     """Return {"kind", "why"} of tests, {"results"} of calls."""
-    answer = types.ModuleType("answer")
-    sys.modules["answer"] = answer
+    answer = sys.modules["answer"] = types.ModuleType("answer")
     try:
-        if not ast.parse(asked["program"]).body:
-            return {"kind": "empty", "why": "no statement"}
         code = compile(asked["program"], "answer", "exec")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        line = f"line {error.lineno}: " if isinstance(error, SyntaxError) and error.lineno else ""
-        return {"kind": "invalid", "why": f"{line}{type(error).__name__}: {getattr(error, 'msg', error)}"}
+        return {"kind": "invalid", "why": told(error)}
     try:
         exec(code, vars(answer))  # noqa: S102
         if not asked["tests"]:
@@ -53,7 +47,7 @@ def judged(asked: Mapping[str, Any]) -> dict[str, Any]:
     except PermissionError as error:
         return {"kind": "refused", "why": told(error)}
     except BaseException as error:  # noqa: BLE001  SystemExit, too
-        lacks = isinstance(error, NameError | ImportError) and told(error).startswith("answer")
+        lacks = isinstance(error, NameError | ImportError) and not told(error).startswith("tests")
         return {"kind": "invalid" if lacks else "wrong", "why": told(error)}
     return {"kind": "correct", "why": ""}
 
@@ -62,7 +56,6 @@ def run_tests(text: str, answer: types.ModuleType) -> None:
     """Run tests, and the functions and test cases among what they define."""
     tests = types.ModuleType("tests")
     vars(tests).update({name: value for name, value in vars(answer).items() if not name.startswith("__")})
-    linecache.cache["tests"] = (len(text), None, text.splitlines(keepends=True), "tests")
     exec(compile(text, "tests", "exec"), vars(tests))  # noqa: S102
     for name, value in list(vars(tests).items()):
         if isinstance(value, types.FunctionType) and name.startswith("test") and name not in vars(answer):
@@ -72,11 +65,10 @@ def run_tests(text: str, answer: types.ModuleType) -> None:
 
 
 def told(error: BaseException) -> str:
-    """Return the last line of the tests in an error's traceback, else that of the answer, and what the error says."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in ("tests", "answer")]
-    last = max(enumerate(frames), key=lambda one: (one[1].filename == "tests", one[0]), default=(0, None))[1]
-    place = f"{last.filename}, line {last.lineno}: {last.line or ''}" if last else "answer"
-    return f"{place.removesuffix(': ')}: {''.join(traceback.format_exception_only(error)).strip()}"
+    """Return the first line of tests or answer in an error's traceback, and what the error says."""
+    frames = (frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in ("tests", "answer"))
+    place = next((f"{frame.filename}, line {frame.lineno}: " for frame in frames), "")
+    return place + traceback.format_exception_only(error)[-1].strip()
 
 
 class _Nowhere(io.TextIOBase):
