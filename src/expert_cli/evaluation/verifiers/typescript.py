@@ -11,30 +11,50 @@ import json
 import re
 import secrets
 import subprocess
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from expert_cli.evaluation.verifiers.case import Case, Example, Grade, plain
-from expert_cli.evaluation.verifiers.sandbox import child_process
-from expert_cli.evaluation.verifiers.sandbox.child_process import START_S, Stopped, readable, run_program
+from expert_cli.evaluation.verifiers.case import Case, Example, Grade
+from expert_cli.evaluation.verifiers.sandbox.child_process import (
+    START_S,
+    Stopped,
+    readable,
+    require_packages,
+    run_program,
+)
 
 END, TYPE_CHECK_S = "export {};", 2.0
 """What makes a module of a text; the least time that a type check may take, beyond what deno needs to start."""
-SANDBOX = Path(__file__).parent / "sandbox"
-READER, RUNNER = SANDBOX / "typescript_reader.js", SANDBOX / "typescript_runner.js"
-NAMES: Mapping[str, list[str]] = json.loads((SANDBOX / "typescript_names.json").read_text(encoding="utf-8"))
-"""modules: what a program may import, with or without `node:`; language, node: the globals that it sees. Nothing of it reaches
-a file, the network or another process.
-"""
-KEPT = {*NAMES["language"], *NAMES["node"], "console", "process", "require", "module", "exports"}
-KEPT -= {"Event", "Iterator"}
+READER, RUNNER = (Path(__file__).parent / "sandbox" / f"typescript_{name}.js" for name in ("reader", "runner"))
+MODULES = [
+    "assert", "assert/strict", "buffer", "crypto", "events", "path", "perf_hooks", "querystring", "string_decoder",
+    "timers", "timers/promises", "url", "util"
+]  # fmt: skip
+"""What a program may import, with or without `node:`."""
+LANGUAGE = [
+    "Object", "Function", "Array", "Number", "Boolean", "String", "Symbol", "BigInt", "Date", "Promise", "RegExp",
+    "Error", "AggregateError", "EvalError", "RangeError", "ReferenceError", "SuppressedError", "SyntaxError", "TypeError",
+    "URIError", "Math", "JSON", "Intl", "Reflect", "Proxy", "Atomics", "Iterator", "globalThis", "Map", "Set", "WeakMap",
+    "WeakSet", "WeakRef", "FinalizationRegistry", "DisposableStack", "AsyncDisposableStack", "ArrayBuffer",
+    "SharedArrayBuffer", "DataView", "Int8Array", "Uint8Array", "Uint8ClampedArray", "Int16Array", "Uint16Array",
+    "Int32Array", "Uint32Array", "BigInt64Array", "BigUint64Array", "Float16Array", "Float32Array", "Float64Array",
+    "parseFloat", "parseInt", "isNaN", "isFinite", "decodeURI", "decodeURIComponent", "encodeURI", "encodeURIComponent",
+    "escape", "unescape", "eval", "Infinity", "NaN", "undefined"
+]  # fmt: skip
+NODE = [
+    "global", "Buffer", "URL", "URLSearchParams", "TextEncoder", "TextDecoder", "AbortController", "AbortSignal", "Event",
+    "EventTarget", "DOMException", "atob", "btoa", "crypto", "performance", "structuredClone", "queueMicrotask",
+    "setTimeout", "setInterval", "setImmediate", "clearTimeout", "clearInterval", "clearImmediate"
+]  # fmt: skip
+"""The globals that a program sees. Nothing of these lists reaches a file, the network or another process."""
+KEPT = {*LANGUAGE, *NODE, "console", "process", "require", "module", "exports"} - {"Event", "Iterator"}
 """Names that always mean the same in tests, whatever an answer declares by them: its `class Map` would judge itself. The two
 that are left out are made rather than used."""
 CONFIG = {
     "compilerOptions": {"strict": False, "noImplicitOverride": False, "lib": ["es2023", "dom", "dom.iterable"]},
-    "imports": {name: f"node:{name}" for name in NAMES["modules"]},
+    "imports": {name: f"node:{name}" for name in MODULES},
     "lint": {"plugins": [f"./{READER.name}"], "rules": {"tags": [], "include": ["judge/read"]}},
 }
 OURS = {file.name: file.read_text(encoding="utf-8") for file in (READER, RUNNER)} | {"deno.json": json.dumps(CONFIG)}
@@ -68,9 +88,7 @@ class TypescriptCase(Case):
     starts = "answer"
     fences = frozenset({"typescript", "ts", "tsx", "mts", "cts", "javascript", "js", "jsx", "mjs", "cjs"})
     example = Example(
-        {"prompt": "Write a function twice that doubles a number.", "tests": "if (twice(2) !== 4) throw new Error();"},
-        right="const twice = (n: number): number => 2 * n;",
-        wrong="const twice = (n: number): number => n;",
+        {"prompt": "Double n.", "tests": "if (f(2) !== 4) throw 1;"}, "const f = (n) => 2 * n;", "const f = (n) => n;"
     )
 
     tests: str | None  # it sees all names at the answer's top; null: the answer must compile, and end
@@ -102,14 +120,6 @@ class TypescriptCase(Case):
         except Stopped as stopped:
             return stopped.verdict
 
-    def result_key(self, answer: str, file: Path | None, timeout_s: float) -> Hashable:  # noqa: ARG002
-        """Return the program without comments: what it gives no one knows without the tests."""
-        readable(answer)
-        source = _each(_read, [answer], max(timeout_s, TYPE_CHECK_S))[answer]
-        if isinstance(source, Grade):
-            raise Stopped(source.kind, source.detail)
-        return plain(source["text"].removesuffix(END)) or None
-
 
 def _modules(program: tuple[str, str], answer: Source | Grade, tests: Source | Grade) -> Ready | Grade:
     """Return the two modules: what the tests use of the answer's names they import, exported or not. Lines stay."""
@@ -118,8 +128,8 @@ def _modules(program: tuple[str, str], answer: Source | Grade, tests: Source | G
     if isinstance(tests, Grade):
         return Grade("invalid", f"in the tests, {tests.detail}")
     asked = {name and name.removeprefix("node:") for name in (*answer["asks"], *tests["asks"])}
-    if refused := [name for name in asked if name not in NAMES["modules"]]:
-        return Grade("refused", f"it asks for {refused[0] or 'a module that it computes'}")
+    if refused := asked.difference(MODULES):
+        return Grade("refused", f"it asks for {refused.pop() or 'a module that it computes'}")
     if not answer["text"].removesuffix(END).strip():
         return Grade("empty", "nothing but comments")
     used = set(re.findall(r"[\w$]+", program[1])).difference(tests["names"], KEPT)
@@ -152,8 +162,7 @@ def _read(texts: Sequence[str], limit_s: float) -> dict[str, Source | Grade]:
         raise Stopped("too_large", "deno's parser gave up on it") from error
     found: dict[str, Source | Grade] = dict.fromkeys(files, Grade("invalid", "deno's parser cannot read it"))
     for one in reply["errors"]:
-        message, *_, at = one["message"].splitlines()
-        found[Path(one["file_path"]).name] = Grade("invalid", f"line {at.split(':')[-2]}: {message}")
+        found[Path(one["file_path"]).name] = Grade("invalid", one["message"].splitlines()[0])
     for one in reply["diagnostics"]:
         found[Path(one["filename"]).name] = json.loads(one["message"])
     return dict(zip(texts, found.values(), strict=True))
@@ -180,7 +189,7 @@ def _typed(items: Sequence[Ready], limit_s: float) -> dict[Ready, Ready | Grade]
 def _run(one: Ready, timeout_s: float) -> Grade:
     """Run an answer and its tests."""
     nonce = secrets.token_hex(16)
-    asked = {"nonce": nonce, "names": one.imports, "language": NAMES["language"], "node": NAMES["node"]}
+    asked = {"nonce": nonce, "names": one.imports, "language": LANGUAGE, "node": NODE}
     output, status, _ = _deno(RUN, {"answer.ts": one.answer, "tests.ts": one.tests}, timeout_s, asked=json.dumps(asked))
     if not output:
         return Grade("invalid", "deno does not load it")
@@ -196,7 +205,7 @@ def _deno(
     words: str, files: Mapping[str, str], limit_s: float, *, stderr: int = subprocess.DEVNULL, asked: str = ""
 ) -> tuple[str, int, Path]:
     """Run deno as `run_program` does, in a folder with `files` and ours. Raises `Stopped`, EnvironmentProblem."""
-    child_process.require_packages("deno")
+    require_packages("deno")
     import deno
 
     path, own = deno.find_deno_bin(), "/proc/self/maps"  # which tells its parser where its stack ends

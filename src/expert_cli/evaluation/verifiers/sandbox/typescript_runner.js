@@ -10,13 +10,7 @@ const encode = TextEncoder.prototype.encode.bind(new TextEncoder());
 const write = (text) => stdout.writeSync(encode(text));
 
 write("ready\n");
-const pieces = [];
-for (const piece = new Uint8Array(65536); ;) {
-  const size = stdin.readSync(piece);
-  if (size === null) break;
-  pieces.push(...piece.slice(0, size));
-}
-const { nonce, names, language, node } = JSON.parse(new TextDecoder().decode(new Uint8Array(pieces)));
+const { nonce, names, language, node } = JSON.parse(await new Response(stdin.readable).text());
 const modules = { __proto__: null };
 for (const name of names) modules[name] = await import(`node:${name}`);
 
@@ -33,17 +27,13 @@ function fail(error) {
 for (const event of ["error", "unhandledrejection"]) addEventListener(event, (told) => fail(told.error ?? told.reason));
 
 // A property that nobody changes where it stands, while what inherits it may be given its own by an assignment.
-const OFTEN = ["toString", "toLocaleString", "valueOf", "toJSON", "name", "message"];
+const OFTEN = ["constructor", "toString", "toLocaleString", "valueOf", "toJSON", "name", "message"];
 function inherited(owner, key, value, enumerable) {
   function set(own) {
     if (this === owner) throw new TypeError(`${String(key)} is read only`);
     defineProperty(this, key, { value: own, writable: true, enumerable: true, configurable: true });
   }
   defineProperty(owner, key, { get: () => value, set, enumerable, configurable: false });
-}
-function isAssigned(owner, key, ofLanguage) {
-  if (key === "constructor") return owner instanceof Error || owner === Error.prototype;
-  return !ofLanguage || owner === Object.prototype || OFTEN.includes(key);
 }
 function freezeFrom(roots, known, ofLanguage) {
   for (const waiting = [...roots]; waiting.length > 0; ) {
@@ -57,7 +47,7 @@ function freezeFrom(roots, known, ofLanguage) {
       const found = getOwnPropertyDescriptor(one, key);
       const { value, get, set, configurable, enumerable, writable } = found;
       waiting.push(value, get, set);
-      if (writable && isPrototype && isAssigned(one, key, ofLanguage)) {
+      if (writable && isPrototype && (!ofLanguage || one === Object.prototype || OFTEN.includes(key))) {
         if (configurable) inherited(one, key, value, enumerable);
       } else if (!ofLanguage && (isPrototype || "value" in found)) { // others load a part when they are first asked for
         defineProperty(one, key, { ...("value" in found ? { writable: false } : {}), configurable: false });
