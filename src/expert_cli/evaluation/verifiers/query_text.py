@@ -7,7 +7,6 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import ClassVar, Literal
 
-from sqlglot import Dialect as SqlDialect
 from sqlglot import Token, TokenError, Tokenizer, TokenType, tokenize
 
 from expert_cli.evaluation.verifiers.sandbox.child_process import Stopped
@@ -15,17 +14,14 @@ from expert_cli.evaluation.verifiers.sandbox.child_process import Stopped
 Dialect = Literal["sqlite", "postgresql", "cypher"]
 SQLGLOT = {"sqlite": "sqlite", "postgresql": "postgres"}
 TEXTS = (TokenType.STRING, TokenType.NATIONAL_STRING, TokenType.BYTE_STRING, TokenType.HEREDOC_STRING)
+BEGINS = (TokenType.SELECT, TokenType.WITH, TokenType.VALUES, TokenType.L_PAREN, TokenType.VAR)
+"""What begins a query, or a word that begins nothing."""
 _OPENS, _CLOSES = ({getattr(TokenType, f"{side}_{of}") for of in ("PAREN", "BRACKET", "BRACE")} for side in ("L", "R"))
 
 
 class _Cypher(Tokenizer):
     QUOTES, IDENTIFIERS, COMMENTS, STRING_ESCAPES = ["'", '"'], ["`"], ["//", ("/*", "*/")], ["\\"]
     COMMANDS: ClassVar[set[TokenType]] = set()  # CALL begins no other language
-
-
-# What begins a statement that is no query. This loads the dialects while the process may still open files.
-_PARSERS = {of: SqlDialect.get_or_raise(name).parser_class for of, name in SQLGLOT.items()}
-COMMANDS = {of: {*parser.STATEMENT_PARSERS, *Tokenizer.COMMANDS} for of, parser in _PARSERS.items()}
 
 
 @lru_cache(maxsize=64)
@@ -35,6 +31,10 @@ def tokens(statement: str, dialect: Dialect) -> list[Token]:
         return _Cypher().tokenize(statement) if dialect == "cypher" else tokenize(statement, read=SQLGLOT[dialect])
     except TokenError as error:
         raise Stopped("invalid", f"a quote or comment is left open: {error}") from error
+
+
+for _name in SQLGLOT.values():
+    tokenize("", read=_name)  # a dialect is loaded while the process may still open files
 
 
 def outer(statement: str, dialect: Dialect) -> Iterator[Token]:

@@ -1,22 +1,13 @@
-"""Whether an answer's rows are the expected ones, by the rule `strict` or `spider`.
-
-strict: rows are compared as a multiset, or in order where the expected query orders them; rows that it leaves tied may change
-places. Columns count in their order, their names do not. NULL equals NULL. Two whole numbers are equal if they are the same,
-other numbers if they are within 1e-6 of each other, relatively. true is not 1.
-
-spider: as the judge of Spider does. The columns may come in any one order, cells are equal or not; a multiset, or one order
-where ORDER BY stands anywhere in the expected query. No rows equal no rows of any width.
-"""
+"""Whether an answer's rows are the expected ones, by the rule `strict` or `spider`, as docs/JUDGING.md says them."""
 
 from __future__ import annotations
 
 import math
-import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from itertools import chain, permutations, product
-from typing import Any, Literal
+from itertools import chain, pairwise, permutations, product
+from typing import Any, Literal, NamedTuple
 
 from expert_cli.evaluation.verifiers.case import Grade
 from expert_cli.evaluation.verifiers.query_text import Dialect, outer, words
@@ -24,18 +15,17 @@ from expert_cli.evaluation.verifiers.sandbox.child_process import Stopped
 from expert_cli.utils.text import plural
 
 Rule = Literal["strict", "spider"]
-TOLERANCE, DIGITS = 1e-6, 9
-"""Of floats; sums in another order differ beyond these digits."""
+TOLERANCE, NOISE = 1e-6, 1e-9
+"""Of floats, relatively: what counts as equal, and what sums in another order may differ by."""
 MAX_ORDER_LOOKS = 1_000_000
 """So many rows are looked at to find an order of columns; where that takes more, columns of the same values stay in theirs."""
 
 Row = tuple[Any, ...]
-Flat = tuple[tuple[Any, ...], tuple[int | float, ...]]
-"""A row taken apart: everything but the numbers, to compare exactly, and the numbers."""
+Flat = tuple[str, tuple[int | float, ...]]
+"""A row taken apart: all but its numbers as text, to compare exactly, and the numbers."""
 
 
-@dataclass(frozen=True)
-class Ties:
+class Ties(NamedTuple):
     """All rows of an ordered query without its LIMIT, by equal sort keys; `skipped` come before those asked for."""
 
     groups: Sequence[Sequence[Row]]
@@ -52,18 +42,13 @@ class Result:
     ties: Ties | None = None
 
 
-def wrong(rows: Sequence[Row], expected: Result) -> Grade:
-    """Return the verdict on an answer's rows that are not the expected ones: how they differ."""
+def wrong(rows: Sequence[Row], expected: Sequence[Row]) -> Grade:
+    """Return the verdict on an answer's rows that are not the expected ones."""
     if not rows:
-        return Grade("empty", f"no rows, {plural(len(expected.rows), 'row')} expected")
-    for of, one, other in (("row", rows, expected.rows), ("column", rows[0], (expected.rows or rows)[0])):
-        if len(one) != len(other):
-            return Grade("wrong", f"{plural(len(one), of)}, {plural(len(other), of)} expected")
-    known = {*map(repr, expected.rows)}
-    unknown = next(
-        (f"row {place}, {row}, is not expected" for place, row in enumerate(rows, 1) if repr(row) not in known), ""
-    )
-    return Grade("wrong", unknown or "the expected rows, in another order or not each as often")
+        return Grade("empty", f"no rows, {plural(len(expected), 'row')} expected")
+    known = {*map(repr, expected)}
+    other = next((f": {row} is not expected" for row in rows if repr(row) not in known), "")
+    return Grade("wrong", f"{plural(len(rows), 'row')}, {len(expected)} expected{other}")
 
 
 def is_right(rule: Rule, rows: Sequence[Row], expected: Result) -> bool:
@@ -75,18 +60,15 @@ def same(rows: Sequence[Row], expected: Result) -> bool:
     """Whether `rows` are the expected ones by the rule `strict`."""
     if len(rows) != len(expected.rows):
         return False
-    one, other = (_flattened(side, expected.ordered_lists) for side in (rows, expected.rows))
-    if not expected.ordered:
-        return _are_among(one, other)
-    tied = expected.ties is not None and _within(one, expected.ties, expected.ordered_lists)
-    return tied or all(map(_alike, one, other))
+    in_order = Ties([[row] for row in expected.rows] if expected.ordered else [expected.rows])
+    return _within(rows, expected.ties or in_order, expected.ordered_lists)
 
 
-def _within(rows: Sequence[Flat], ties: Ties, ordered_lists: bool) -> bool:
+def _within(rows: Sequence[Row], ties: Ties, ordered_lists: bool) -> bool:
     """Whether the rows are those asked for in an order that the ties leave open, any of those tied where a LIMIT cuts."""
-    start = -ties.skipped
+    flat, start = _flattened(rows, ordered_lists), -ties.skipped
     for group in ties.groups:
-        part = rows[max(start, 0) : max(start + len(group), 0)]
+        part = flat[max(start, 0) : max(start + len(group), 0)]
         start += len(group)
         if part and not _are_among(part, _flattened(group, ordered_lists)):
             return False
@@ -95,70 +77,55 @@ def _within(rows: Sequence[Flat], ties: Ties, ordered_lists: bool) -> bool:
 
 def _are_among(part: Sequence[Flat], group: Sequence[Flat]) -> bool:
     """Whether the rows are some of the group's, each as often at most."""
-    both = (part, group), (group, part)
-    rest, others = (sorted((Counter(one) - Counter(other)).elements(), key=_rounded) for one, other in both)
-    if len(rest) == len(others) and all(map(_alike, rest, others)):
-        return True
-    return not Counter(map(_rounded, rest)) - Counter(map(_rounded, others))
+    if len(part) == len(group):
+        return all(map(_alike, sorted(part, key=_rounded), sorted(group, key=_rounded)))
+    return not Counter(map(_rounded, part)) - Counter(map(_rounded, group))
 
 
 def _alike(one: Flat, other: Flat) -> bool:
-    try:
-        return one[0] == other[0] and all(
-            a == b or (isinstance(a + b, float) and math.isclose(a, b, rel_tol=TOLERANCE))
-            for a, b in zip(one[1], other[1], strict=True)
-        )
-    except OverflowError:  # a whole number beyond the range of floats
-        return False
+    return one[0] == other[0] and all(
+        a == b or (isinstance(a + b, float) and math.isclose(a, b, rel_tol=TOLERANCE))
+        for a, b in zip(one[1], other[1], strict=True)
+    )
 
 
 def _flattened(rows: Sequence[Row], ordered_lists: bool) -> list[Flat]:
     """Take rows apart; `ordered_lists`: the order of a list's items counts."""
 
-    def shape(value: Any, numbers: list[int | float]) -> Any:
-        if value is None or isinstance(value, str | bytes):
-            return value
-        if isinstance(value, bool) or (isinstance(value, float) and math.isnan(value)):
-            return (str(value),)
-        if isinstance(value, int | float):
+    def shape(value: Any) -> Any:
+        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
             numbers.append(value)
-            return ("number",)
-        if isinstance(value, dict):
-            return ("map", *((key, shape(value[key], numbers)) for key in sorted(value)))
-        return ("list", *(shape(one, numbers) for one in (value if ordered_lists else sorted(value, key=repr))))
+            return 0
+        if isinstance(value, list):
+            return [shape(one) for one in (value if ordered_lists else sorted(value, key=repr))]
+        return {key: shape(value[key]) for key in sorted(value)} if isinstance(value, dict) else value
 
     found = []
     for row in rows:
         numbers: list[int | float] = []
-        found.append((tuple([shape(value, numbers) for value in row]), tuple(numbers)))
+        found.append((repr([shape(value) for value in row]), tuple(numbers)))
     return found
 
 
-def _rounded(row: Flat) -> tuple[str, tuple[int | float, ...]]:
+def _rounded(row: Flat) -> Flat:
     """Return a row without the noise that another order of adding makes."""
-
-    def plain(number: int | float) -> int | float:
-        if isinstance(number, int) or math.isinf(number):
-            return number
-        whole = round(number)
-        return whole if abs(number - whole) <= abs(number) * 10.0**-DIGITS else float(f"{number:.{DIGITS}g}")
-
-    return repr(row[0]), tuple(map(plain, row[1]))
+    both = ((round(number), number) for number in row[1])
+    return row[0], tuple(
+        whole if math.isclose(whole, number, rel_tol=NOISE) else float(f"{number:.9g}") for whole, number in both
+    )
 
 
 def same_by_spider(rows: Sequence[Row], expected: Result) -> bool:
-    """Whether the rows are the expected ones by the rule `spider`."""
+    """Whether the rows are the expected ones by the rule `spider`; no rows equal no rows of any width."""
     if not rows or not expected.rows:
         return len(rows) == len(expected.rows)
-    if len(rows) != len(expected.rows) or len(rows[0]) != len(expected.rows[0]):
-        return False
     given, wanted = ([tuple(map(_hashable, one)) for one in zip(*side, strict=True)] for side in (rows, expected.rows))
     if expected.ordered:
         return Counter(given) == Counter(wanted)
-    alike: dict[Hashable, tuple[list[Row], list[Row]]] = {}  # columns of the same values, here and there
+    alike = defaultdict[Hashable, tuple[list[Row], list[Row]]](lambda: ([], []))  # columns of the same values
     for side, columns in enumerate((given, wanted)):
         for column in columns:
-            alike.setdefault(frozenset(Counter(column).items()), ([], []))[side].append(column)
+            alike[frozenset(Counter(column).items())][side].append(column)
     if any(len(here) != len(there) for here, there in alike.values()):
         return False
     here, there = zip(*alike.values(), strict=True)
@@ -173,14 +140,8 @@ def _hashable(cell: Any) -> Hashable:
 
 def rows_key(rows: Sequence[Row], accepted: Sequence[Result]) -> Hashable:
     """Return what is the same for results that `same` takes for equal, in order where all of `accepted` have one."""
-    keys = [repr(_rounded(row)) for row in _flattened(rows, accepted[0].ordered_lists)]
+    keys = [*map(_rounded, _flattened(rows, accepted[0].ordered_lists))]
     return tuple(keys if all(result.ordered for result in accepted) else sorted(keys))
-
-
-_CUTS = frozenset(("LIMIT", "OFFSET", "FETCH", "SKIP", "FOR"))
-_SKIPS = re.compile(
-    r"LIMIT (?P<comma>\d+) , \d+|(?:LIMIT \w+ )?(?:OFFSET|SKIP) (?P<word>\d+)(?: ROWS?)?(?: (?:LIMIT \w+|FETCH .*))?"
-)
 
 
 def find_ties(
@@ -200,29 +161,25 @@ def find_ties(
     """
     code = [*outer(query, dialect)]
     said = words(code)
-    keys = max((place for place, word in enumerate(said, 1) if word == "ORDER BY"), default=0)
-    cut = next((place for place in range(keys, len(said)) if said[place] in _CUTS), len(said))
-    after = " ".join(said[cut:])
-    skips = _SKIPS.fullmatch(after)
-    is_unread = not skips and re.search(r"\b(?:OFFSET|SKIP)\b|,", after)
-    if is_unread or not 0 < keys < cut or len({*columns}) != len(rows[0] if rows else ()):
-        return None
-    ways = ("ASC", "DESC") if dialect == "cypher" else ("ASC NULLS FIRST", "DESC NULLS LAST")
+    keys = max(place for place, word in enumerate(said, 1) if word == "ORDER BY")
+    cut = next((n for n in range(keys, len(said)) if said[n] in ("LIMIT", "OFFSET", "FETCH", "SKIP", "FOR")), len(said))
+    tail, ways = said[cut:], ("ASC", "DESC") if dialect == "cypher" else ("ASC NULLS FIRST", "DESC NULLS LAST")
+    skips = [after for word, after in pairwise(tail) if word in ("OFFSET", "SKIP")]
+    skipped = (skips or (tail[1:2] if "," in tail else ["0"]))[0]
     head = query[: code[cut - 1].end + 1]
     try:
         up, down = (run(f"{head}, {', '.join(f'{one} {way}' for one in columns)}") for way in ways)
     except Stopped:
         return None
-    ahead, groups, start, differ = Counter[Hashable](), list[Sequence[Row]](), 0, 0
+    ahead, groups, start = dict[Flat, int](), list[Sequence[Row]](), 0
     both = (map(_rounded, _flattened(some, lists)) for some in (up, down))
     for place, pair in enumerate(zip(*both, strict=False), start=1):
         for row, count in zip(pair, (1, -1), strict=True):
-            differ -= bool(ahead[row])
-            ahead[row] += count
-            differ += bool(ahead[row])
-        if not differ:
+            ahead[row] = ahead.get(row, 0) + count
+            if not ahead[row]:
+                del ahead[row]
+        if not ahead:
             groups.append(up[start:place])
             start = place
-    ties = Ties(groups, int(skips["comma"] or skips["word"]) if skips else 0)
-    agree = start == len(up) == len(down) and _within(_flattened(rows, lists), ties, lists)
-    return ties if agree else None
+    ties = Ties(groups, int(skipped) if skipped.isdigit() else 0)
+    return ties if start == len(up) == len(down) and _within(rows, ties, lists) else None

@@ -13,8 +13,9 @@ import pytest
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.evaluation.cases import read_case
 from expert_cli.evaluation.evaluate import held_for
+from expert_cli.evaluation.verifiers import query
 from expert_cli.evaluation.verifiers.case import Grade
-from expert_cli.evaluation.verifiers.sandbox import postgres_server
+from expert_cli.evaluation.verifiers.sandbox import postgres
 from expert_cli.inference.expert_config import Grammar
 from tests import graders
 from tests.unit.evaluation.hostile import runner
@@ -112,7 +113,7 @@ def test_without_its_packages_no_case_can_be_judged(sources: dict[str, Path], mo
         "expert_cli.evaluation.verifiers.sandbox.child_process.has_package", lambda name: name != "pg8000"
     )
     with pytest.raises(EnvironmentProblem, match="the package pg8000 is missing") as caught:
-        postgres_server.server.__wrapped__()
+        query._server()
     assert caught.value.hint == 'pip install "expert-cli[postgres]"'
 
 
@@ -127,7 +128,7 @@ def test_hostile_answers_are_contained(sources: dict[str, Path], tmp_path: Path,
 
 @pytest.mark.slow
 def test_a_server_ends_with_a_run_that_is_killed() -> None:
-    code = f"from {postgres_server.__name__} import server; print(server()['socket'], flush=True); input()"
+    code = f"from {postgres.__name__} import server; print(server()['socket'], flush=True); input()"
     with subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as run:

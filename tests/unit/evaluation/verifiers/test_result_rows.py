@@ -53,7 +53,6 @@ RIGHT_BY: dict[str, tuple[list[tuple[Any, ...]], Result, str]] = {
     "nothing": ([], Result([]), "strict spider"),
     "lists": ([([2, 1],)], Result([([1, 2],)]), ""),
     "lists as multisets": ([([2, 1], 5)], Result([(5, [1, 2])], ordered_lists=False), ""),
-    "beyond every float": ([(10**400,)], Result([(1.0,)]), ""),
     "not a number is not 0": ([(NAN,)], Result([(0.0,)]), ""),
     "noise before text": ([(1.0000001, "b"), (1.0, "a")], Result([(1.0, "b"), (1.0, "a")]), "strict"),
     "lists with NULL": ([([2, 1, None],)], Result([([None, 1, 2],)], ordered_lists=False), "strict"),

@@ -26,15 +26,10 @@ from expert_cli.evaluation.verifiers.case import Grade, Kind
 from expert_cli.hardware.machine import has_package
 from expert_cli.utils.subprocesses import JsonLinesWorker, LineProcess
 
-MAX_BYTES = 1_000_000
-MAX_SQL_BYTES = 100_000
-MAX_CYPHER_BYTES = 8_192
-"""graphqlite 0.12 writes beyond its memory where one token of a query has more than 16 kB."""
-MAX_ROWS = 50_000
-MAX_RESULT_BYTES = 16 << 20
-MAX_VALUE_BYTES = 250_000
-HEAP_BYTES = 64 << 20
-"""Of a query in SQLite."""
+MAX_BYTES, MAX_SQL_BYTES = 1_000_000, 100_000
+MAX_CYPHER_BYTES = 8_192  # graphqlite 0.12 writes beyond its memory where one token of a query has more than 16 kB
+MAX_ROWS, MAX_RESULT_BYTES, MAX_VALUE_BYTES = 50_000, 16 << 20, 250_000
+HEAP_BYTES = 64 << 20  # of a query in SQLite
 MEMORY_BYTES, MAX_OUTPUT_BYTES = 1_000_000_000, 64_000_000  # of a program
 GOLD_TIMEOUT_S, PREPARE_S = 60.0, 300.0  # for an expected query; for all of a case on all its contents
 ADDRESS_SPACE_BYTES = 3 << 30  # of a judge
@@ -184,10 +179,11 @@ class Worker:
 
     def _start(self) -> LineProcess:
         """Start a fresh interpreter that runs `main` of this very package. Raises EnvironmentProblem."""
-        code = "import sys; sys.path.insert(0, sys.argv[1]); import expert_cli; del sys.path[:1], sys.argv[1]; "
-        code += f"from {__name__} import main; main()"
-        words = [sys.executable, "-I", "-c", code, str(Path(__file__).parents[4])]
-        process = LineProcess([*words, self._entry], cwd=tempfile.gettempdir(), env=environment(), own_session=True)
+        code = (
+            f"import sys; sys.path.insert(0, {str(Path(__file__).parents[4])!r}); import expert_cli; del sys.path[0]; "
+        )
+        words = [sys.executable, "-I", "-c", f"{code}from {__name__} import main; main()", self._entry]
+        process = LineProcess(words, cwd=tempfile.gettempdir(), env=environment(), own_session=True)
         process.send(json.dumps(self._arguments()))
         with suppress(TimeoutError):
             if process.receive(START_S) == b"{}\n":

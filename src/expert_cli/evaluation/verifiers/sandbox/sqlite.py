@@ -1,35 +1,151 @@
-"""Runs queries on SQLite databases in memory that only read, within limits of time and memory. Runs in the worker's process.
+"""Judges queries by their rows, on every content of a case, and runs those of SQLite. Runs in the worker's process.
 
 apsw brings its own SQLite, so that answers are judged alike on every system.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
 import re
 import time
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import islice
 from typing import Any
 
 import apsw
+from sqlglot import TokenType
 
 from expert_cli.errors import InputError
+from expert_cli.evaluation.verifiers import query_text
 from expert_cli.evaluation.verifiers.contents import Way, database_contents
-from expert_cli.evaluation.verifiers.result_rows import Row
+from expert_cli.evaluation.verifiers.query_text import Dialect
+from expert_cli.evaluation.verifiers.result_rows import Result, Row, Rule, find_ties, is_right, rows_key, same, wrong
 from expert_cli.evaluation.verifiers.sandbox import child_process
 from expert_cli.evaluation.verifiers.sandbox.child_process import MAX_VALUE_BYTES, Stopped, bounded
-from expert_cli.evaluation.verifiers.sandbox.query_judge import QueryJudge
+
+LEAST_S, MOST_KEPT = 0.05, 16  # seconds that are left at least; cases that a process keeps
+TRIED, QUERY_S = 4, 2.0  # contents that are tried for each that is wanted; seconds for a query
+
+
+class QueryJudge(ABC):
+    """Answers "grade" and "key" for the cases of one engine whose files it was sent; for others it says that it lacks them."""
+
+    dialect: Dialect
+    max_bytes = child_process.MAX_SQL_BYTES
+
+    def __init__(self) -> None:
+        self._cases = dict[str, list[tuple[Any, list[Result]]]]()  # of each content the expected queries' results
+
+    @abstractmethod
+    def content_of(self, file: bytes) -> tuple[Any, Way]:
+        """Return what `run` takes for a file, and what makes others of it. Raises InputError."""
+
+    @abstractmethod
+    def run(self, content: Any, query: str, timeout_s: float, *, reverse: bool = False) -> list[Row]:
+        """Return the rows; reverse: those that no query orders come the other way round. Raises `Stopped`."""
+
+    def forget(self) -> None:
+        """Give up all cases with their contents."""
+        self._cases.clear()
+
+    def columns(self, width: int) -> Sequence[str]:
+        """Return by what the query that just ran can order each column of its result."""
+        return [str(number + 1) for number in range(width)]
+
+    def __call__(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return a verdict, a key or what is lacking. Raises `Stopped`, InputError."""
+        case, name = question["case"], json.dumps(question["case"])
+        if "files" in question:
+            if len(self._cases) >= MOST_KEPT:
+                self.forget()
+            self._cases[name] = [*self._contents(question["files"], case["expected"], case["rule"], case["perturb"])]
+            return {}
+        if name not in self._cases:
+            return {"lacks": True}
+        contents, end = self._cases[name], time.monotonic() + question["timeout_s"]
+        statement = self._statement(case["rule"], question["answer"])
+        left_s = (max(LEAST_S, end - time.monotonic()) for _ in contents)
+        ran = ((self.run(content, statement, next(left_s)), results) for content, results in contents)
+        if question["do"] == "key":
+            found = [(rows_key(rows, results), bool(rows)) for rows, results in ran]
+            return {"key": hashlib.sha256(repr(found).encode()).hexdigest(), "empty": not found[0][1]}
+        left = [*range(len(contents[0][1]))]  # an answer is right if its rows are everywhere those of the same query
+        for place, (rows, results) in enumerate(ran):
+            known, left = left, [query for query in left if is_right(case["rule"], rows, results[query])]
+            if not left:
+                grade = wrong(rows, results[known[0]].rows)
+                told = f"right on the first content, not on content {place + 1}: " if place else ""
+                return {"kind": grade.kind, "detail": told + grade.detail}
+        return {"kind": "correct"}
+
+    def _statements(self, rule: Rule, text: str) -> list[str]:
+        if rule == "spider":
+            text = query_text.without(text, self.dialect, (TokenType.DISTINCT,), "")
+        return query_text.split(text, self.dialect)
+
+    def _statement(self, rule: Rule, answer: str) -> str:
+        """Return the one statement of an answer. Raises `Stopped`."""
+        child_process.readable(answer, self.max_bytes)
+        statements = self._statements(rule, answer)
+        if len(statements) != 1 or "\0" in answer:
+            raise Stopped("invalid" if statements else "empty", f"{len(statements)} statements, one query expected")
+        first = query_text.tokens(statements[0], self.dialect)[0]
+        if self.dialect != "cypher" and first.token_type not in query_text.BEGINS:
+            raise Stopped("refused", first.text)
+        return statements[0]
+
+    def _contents(
+        self, files: Mapping[str, str], expected: str, rule: Rule, perturb: int
+    ) -> Iterator[tuple[Any, list[Result]]]:
+        """Yield every content of a case: files first. Raises InputError for an expected query that fails."""
+        queries, ways = self._statements(rule, expected), list[Way]()
+        if not queries:
+            raise InputError("no expected query", "write the query whose rows are right")
+        for path, file in files.items():
+            try:
+                content, way = self.content_of(base64.b64decode(file))
+                yield content, [self._result(content, query, rule) for query in queries]
+            except InputError as error:
+                raise InputError(f"{path}: {error}", "correct the file that the case names") from error
+            except Stopped as stopped:
+                told = f"the expected query fails on {path}: {stopped.detail}"
+                raise InputError(told, f"correct the case's query: {expected[:200]}") from stopped
+            ways.append(way)
+        for content in islice(self._perturbed(ways[0], queries, TRIED * perturb), perturb):
+            yield content, [self._result(content, query, rule) for query in queries]
+
+    def _result(self, content: Any, query: str, rule: Rule) -> Result:
+        run = partial(self.run, content, timeout_s=child_process.GOLD_TIMEOUT_S)
+        lists, rows = self.dialect != "cypher" or query_text.orders_lists(query), run(query)
+        if rule == "spider":
+            return Result(rows, "ORDER BY" in query_text.words(query_text.tokens(query, self.dialect)), lists)
+        ordered = query_text.orders_rows(query, self.dialect)
+        columns = self.columns(len(rows[0])) if rows else []
+        ties = find_ties(query, self.dialect, rows, run, columns, lists) if ordered else None
+        return Result(rows, ordered, lists, ties)
+
+    def _perturbed(self, way: Way, queries: Sequence[str], tries: int) -> Iterator[Any]:
+        """Yield contents on which the expected queries have one result each, whichever way round unordered rows are read, that
+        holds something.
+        """
+        orders = [query_text.orders_rows(query, self.dialect) for query in queries]
+        for content in (way(queries, number) for number in range(tries)):
+            with suppress(Stopped):
+                ways = (partial(self.run, content, timeout_s=QUERY_S, reverse=reverse) for reverse in (False, True))
+                rows, again = ([run(query) for query in queries] for run in ways)
+                if all(map(same, rows, map(Result, again, orders))) and any(any(row) for some in rows for row in some):
+                    yield content
+
 
 _UNKNOWN_NAME = re.compile("no such (table|column): |cannot join using column ")
 _READING = frozenset((apsw.SQLITE_SELECT, apsw.SQLITE_READ, apsw.SQLITE_FUNCTION, apsw.SQLITE_RECURSIVE))
-"""Everything else changes something, or reaches outside."""
-_FORBIDDEN_FUNCTIONS = frozenset(("load_extension", "readfile", "writefile", "edit", "fts3_tokenizer"))
-_LIMITS = {
-    apsw.SQLITE_LIMIT_ATTACHED: 0,
-    apsw.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 200,
-    apsw.SQLITE_LIMIT_EXPR_DEPTH: 500,
-    apsw.SQLITE_LIMIT_VDBE_OP: 1_000_000,
-    apsw.SQLITE_LIMIT_WORKER_THREADS: 0,
-}
+"""Everything else changes something, or reaches outside; so does this function."""
+_REACHES_OUT = (apsw.SQLITE_FUNCTION, "load_extension")
 
 
 class ReadOnly:
@@ -39,23 +155,18 @@ class ReadOnly:
         """Close the connection to everything but reading, and what is done `also`."""
         self._connection, self._allowed, self._refusal = connection, _READING | set(also), ""
         self._shown: tuple[bytes, bool] | None = None
-        connection.enable_load_extension(False)
-        connection.execute("PRAGMA temp_store = MEMORY; PRAGMA query_only = ON").fetchall()
-        for name, value in (_LIMITS | {apsw.SQLITE_LIMIT_LENGTH: value_bytes}).items():
-            connection.limit(name, value)
+        connection.execute("PRAGMA temp_store = MEMORY").fetchall()
+        connection.limit(apsw.SQLITE_LIMIT_LENGTH, value_bytes)
+        connection.limit(apsw.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 200)
         connection.authorizer = self._authorize
 
     def show(self, content: bytes, *, reverse: bool) -> None:
         """Put another database in the place of this one. reverse: rows that no query orders come the other way round."""
         if self._shown != (content, reverse):
             self._shown, self._connection.authorizer = (content, reverse), None
-            self._connection.limit(apsw.SQLITE_LIMIT_ATTACHED, 1)
-            try:
-                self._connection.deserialize("main", content)
-                self._connection.execute(f"PRAGMA reverse_unordered_selects = {int(reverse)}").fetchall()
-            finally:
-                self._connection.limit(apsw.SQLITE_LIMIT_ATTACHED, 0)
-                self._connection.authorizer = self._authorize
+            self._connection.deserialize("main", content)
+            self._connection.execute(f"PRAGMA reverse_unordered_selects = {int(reverse)}").fetchall()
+            self._connection.authorizer = self._authorize
 
     def run(self, statement: str, bindings: Sequence[Any] = (), *, timeout_s: float) -> list[Row]:
         """Return the rows. Raises `Stopped`."""
@@ -74,17 +185,13 @@ class ReadOnly:
         if time.monotonic() > deadline:
             raise Stopped("timeout", f"not done after {timeout_s:g} s")
         if isinstance(fault, apsw.TooBigError | apsw.NoMemError | apsw.FullError | MemoryError):
-            told = f"a value over {MAX_VALUE_BYTES:,} bytes, or more memory than is given: {fault}"
-            raise Stopped("too_large", told) from fault
+            raise Stopped("too_large", f"a value, or what it holds, is too large: {fault}") from fault
         if fault is not None:
             raise Stopped("unknown_name" if _UNKNOWN_NAME.match(str(fault)) else "invalid", str(fault)) from fault
         return rows
 
     def _authorize(self, action: int, first: str | None, second: str | None, *_: str | None) -> int:
-        if action in self._allowed and not (
-            (action == apsw.SQLITE_FUNCTION and str(second).lower() in _FORBIDDEN_FUNCTIONS)
-            or (action == apsw.SQLITE_READ and str(first).lower().startswith("pragma_"))
-        ):
+        if action in self._allowed and (action, str(second).lower()) != _REACHES_OUT:
             return apsw.SQLITE_OK
         what = str(apsw.mapping_authorizer_function[action]).removeprefix("SQLITE_").replace("_", " ")
         self._refusal = self._refusal or " ".join(filter(None, (what, first, second)))
