@@ -108,57 +108,34 @@ def near(value: Any) -> list[Any]:
     return [core, core, f"{core} b", f"a {core}", core.swapcase(), core[:-1]]
 
 
-def draw(
-    tables: Mapping[str, FilledTable], named: Mapping[str, Sequence[Any]], seed: Sequence[str]
-) -> dict[str, list[Row]]:
-    """Return drawn rows of every table, always the same for a seed; named: constants, by column in lower case."""
-    rng, rows = random.Random("\n".join((*tables, *seed))), dict[str, list[Row]]()  # noqa: S311
-    # shares of values that are not those of a row, and of NULL
-    fresh, empty = rng.choice((0.15, 0.5, 0.9)), rng.choice((0, 0, 0.1, 0.25))
-
-    def parents_of(other: str, column: str) -> list[Any]:
-        """Return what rows of another table hold in a column, some of it more often than the rest."""
-        place = tables[other].columns.index(column)
-        known = [*dict.fromkeys(row[place] for row in rows[other])]
-        some = rng.sample(known, max(min(1, len(known)), round(len(known) * rng.choice((0.4, 0.7, 1)))))
-        return some + some[: 1 + len(some) // 4] * rng.choice((0, 2, 4))
-
-    def rows_of(table: FilledTable) -> list[Row]:
-        own = {column: table.values(column) or ["a", "b", 1, 2] for column in table.columns}
-        usual = {column: rng.sample(some, min(len(some), rng.choice((1, 2, 3, 5, 12)))) for column, some in own.items()}
-        wanted = {column: [one for value in named.get(column.lower(), ()) for one in near(value)] for column in own}
-        parents = {column: parents_of(*of) for column, of in table.foreign.items() if of[0] in rows}
-
-        def value_of(column: str, value: Any, place: int) -> Any:
-            is_null = column in table.nullable and column not in table.keys and rng.random() < empty
-            if is_null or column in parents:
-                return None if is_null or not parents[column] else rng.choice(parents[column])
-            if column in table.keys:  # texts repeat: they are told apart by a number
-                key, is_new = own[column][place % len(own[column])], place < len(own[column])
-                return place + 1 if isinstance(own[column][0], int) else key if is_new else f"{key} {place}"
-            if wanted[column] and rng.random() < 0.4:
-                value = rng.choice(wanted[column])
-            elif value is None or rng.random() < fresh:
-                value = rng.choice(usual[column] if rng.random() < 0.9 else own[column])
-            shifted = type(value) in (int, float) and rng.random() < 0.05
-            return value + rng.choice((-1, 1, 1000, -1000)) if shifted else value
-
-        bases = [rng.choice(table.rows or [(None,) * len(own)]) for _ in range(rng.choice((8, 20, 40, 60)))]
-        return [
-            tuple(value_of(*pair, place) for pair in zip(own, base, strict=True)) for place, base in enumerate(bases)
-        ]
-
-    left = dict(tables)
-    while left:
-        waits = {name for name, one in left.items() if any(of in left and of != name for of, _ in one.foreign.values())}
-        for name in [one for one in left if one not in waits] or [*left][:1]:
-            rows[name] = rows_of(left.pop(name))
-    return rows
+def _drawn(
+    rng: random.Random, table: FilledTable, named: Mapping[str, list[Any]], parents: Mapping[str, list[Any]]
+) -> dict[str, list[Any]]:
+    """Return the columns of drawn rows. named: constants, by column in lower case; parents: what a column may refer to."""
+    size, columns = rng.choice((8, 20, 40, 60)), dict[str, list[Any]]()
+    bases = [rng.choice(table.rows or [(None,) * len(table.columns)]) for _ in range(size)]
+    for column, base in zip(table.columns, zip(*bases, strict=True), strict=True):
+        own = table.values(column) or ["a", "b", 1, 2]
+        usual, fresh = rng.sample(own, min(len(own), rng.choice((1, 2, 3, 5, 12)))), rng.choice((0.15, 0.5, 0.9))
+        wanted = [one for value in named.get(column.lower(), ()) for one in near(value)]
+        if column in parents:  # some of them, a few more often than the rest
+            known = [*dict.fromkeys(parents[column])] or [None]
+            some = rng.sample(known, max(1, round(len(known) * rng.choice((0.4, 0.7, 1)))))
+            values = rng.choices(some + some[: 1 + len(some) // 4] * rng.choice((0, 2, 4)), k=size)
+        elif column in table.keys:  # texts repeat: they are told apart by a number
+            more = [*range(1, size + 1)] if isinstance(own[0], int) else [*own, *(f"{own[0]} {n}" for n in range(size))]
+            values = more[:size]
+        else:
+            shares = 0.7 if wanted else 0, fresh, 1 - fresh
+            values = [rng.choice(rng.choices((wanted, usual, [value]), shares)[0]) for value in base]
+        empty = rng.choice((0, 0, 0.1, 0.25)) if column in table.nullable and column not in table.keys else 0
+        columns[column] = [None if rng.random() < empty else value for value in values]
+    return columns
 
 
 def database_contents(file: bytes, dialect: Dialect = "sqlite") -> Way:
     """Return what makes others of a database. file: opens in memory; dialect: of the expected queries."""
-    source, dangling = opened(file), list[str]()
+    source, dangling, order = opened(file), list[str](), list[str]()
     tables = read_tables(source)
     known = {column.lower() for table in tables.values() for column in table.columns}
     empty = _emptied(source, tables)
@@ -166,13 +143,21 @@ def database_contents(file: bytes, dialect: Dialect = "sqlite") -> Way:
         for column, (other, theirs) in table.foreign.items():
             there = f"SELECT {quoted(theirs)} FROM {quoted(other)} WHERE {quoted(theirs)} IS NOT NULL"  # noqa: S608
             dangling.append(f"DELETE FROM {quoted(name)} WHERE {quoted(column)} NOT IN ({there})")  # noqa: S608
+    while left := [name for name in tables if name not in order]:  # what is referred to comes first, but in a circle
+        waits = {name for name in left if any(of in left and of != name for of, _ in tables[name].foreign.values())}
+        order.append(next((name for name in left if name not in waits), left[0]))
 
     def content(queries: Sequence[str], number: int) -> bytes:
-        connection, made = opened(empty), draw(tables, constants(queries, dialect, known), (*queries, str(number)))
-        for name, table in tables.items():
-            into = f"{quoted(name)} ({', '.join(map(quoted, table.columns))})"
-            insert = f"INSERT OR IGNORE INTO {into} VALUES ({', '.join('?' * len(table.columns))})"  # noqa: S608
-            for row in made[name]:
+        rng, connection = random.Random("\n".join((*queries, str(number)))), opened(empty)  # noqa: S311
+        named, made = constants(queries, dialect, known), dict[str, dict[str, list[Any]]]()
+        for name in order:
+            foreign = tables[name].foreign.items()
+            made[name] = _drawn(
+                rng, tables[name], named, {of: made[to][key] for of, (to, key) in foreign if to in made}
+            )
+            into = f"{quoted(name)} ({', '.join(map(quoted, made[name]))})"
+            insert = f"INSERT OR IGNORE INTO {into} VALUES ({', '.join('?' * len(made[name]))})"  # noqa: S608
+            for row in zip(*made[name].values(), strict=True):
                 with suppress(apsw.Error):  # of a STRICT table, or a key that is a whole number
                     connection.execute(insert, row)
         left = -1

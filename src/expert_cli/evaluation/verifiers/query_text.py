@@ -14,7 +14,7 @@ from expert_cli.evaluation.verifiers.sandbox.child_process import Stopped
 Dialect = Literal["sqlite", "postgresql", "cypher"]
 SQLGLOT = {"sqlite": "sqlite", "postgresql": "postgres"}
 TEXTS = (TokenType.STRING, TokenType.NATIONAL_STRING, TokenType.BYTE_STRING, TokenType.HEREDOC_STRING)
-BEGINS = (TokenType.SELECT, TokenType.WITH, TokenType.VALUES, TokenType.L_PAREN, TokenType.VAR)
+BEGINS = (TokenType.SELECT, TokenType.WITH, TokenType.VALUES, TokenType.VAR)
 """What begins a query, or a word that begins nothing."""
 _OPENS, _CLOSES = ({getattr(TokenType, f"{side}_{of}") for of in ("PAREN", "BRACKET", "BRACE")} for side in ("L", "R"))
 
