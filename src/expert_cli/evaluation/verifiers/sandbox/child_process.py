@@ -29,18 +29,15 @@ from expert_cli.utils.subprocesses import JsonLinesWorker, LineProcess
 MAX_BYTES, MAX_SQL_BYTES = 1_000_000, 100_000
 MAX_CYPHER_BYTES = 8_192  # graphqlite 0.12 writes beyond its memory where one token of a query has more than 16 kB
 MAX_ROWS, MAX_RESULT_BYTES, MAX_VALUE_BYTES = 50_000, 16 << 20, 250_000
-HEAP_BYTES = 64 << 20  # of a query in SQLite
+HEAP_BYTES, ADDRESS_SPACE_BYTES = 64 << 20, 3 << 30  # of a query in SQLite, of a judge
 MEMORY_BYTES, MAX_OUTPUT_BYTES = 1_000_000_000, 64_000_000  # of a program
 GOLD_TIMEOUT_S, PREPARE_S = 60.0, 300.0  # for an expected query; for all of a case on all its contents
-ADDRESS_SPACE_BYTES = 3 << 30  # of a judge
-START_S, GRACE_S = 60.0, 1.0
-"""For a process to start; for what keeps its own time limit to answer: what does not is ended."""
+START_S, GRACE_S = 60.0, 1.0  # for a process to start; for what keeps its own time limit to answer
 SYSTEM_FILES = (
     *("/usr", "/lib", "/lib64", "/bin", "/etc/ld.so.cache", "/dev/null", "/dev/urandom"),
     *("/nix/store", "/gnu/store", "/snap", "/home/linuxbrew/.linuxbrew"),
 )
 """What programs need to start: libraries, also where other package managers keep them, and where random numbers come from."""
-Ask = Callable[[Mapping[str, Any], float], dict[str, Any]]
 
 
 class Stopped(Exception):
@@ -56,11 +53,10 @@ def readable(answer: str, max_bytes: int = MAX_BYTES) -> None:
     if not answer.strip():
         raise Stopped("empty", "no answer")
     try:
-        size = len(answer.encode())
+        if (size := len(answer.encode())) > max_bytes:
+            raise Stopped("too_large", f"the answer has {size:,} bytes, at most {max_bytes:,} are run")
     except UnicodeEncodeError as error:
         raise Stopped("invalid", "the answer holds characters that are not text") from error
-    if size > max_bytes:
-        raise Stopped("too_large", f"the answer has {size:,} bytes, at most {max_bytes:,} are run")
 
 
 def bounded(rows: Iterable[Sequence[Any]]) -> list[tuple[Any, ...]]:
@@ -85,9 +81,7 @@ def require_packages(*packages: str, extra: str = "evaluate") -> None:
 @functools.cache
 def namespace_isolation() -> tuple[str, ...]:
     """The command that shuts a process off from network and other processes; empty where the system has none."""
-    if sys.platform != "linux" or shutil.which("unshare") is None:
-        return ()
-    for user in ((), ("--user", "--map-root-user")):
+    for user in ((), ("--user", "--map-root-user")) if shutil.which("unshare") and sys.platform == "linux" else ():
         command = ("unshare", *user, "--net", "--ipc", "--pid", "--fork", "--kill-child")
         if subprocess.run([*command, "true"], capture_output=True, check=False).returncode == 0:
             return command
@@ -130,13 +124,12 @@ def run_program(
     files: Mapping[str, str],
     *,
     asked: str = "",
-    env: Mapping[str, str] = {},
-    stderr: int = subprocess.DEVNULL,
+    **how: Any,
 ) -> tuple[str, int, Path]:
     """Run a program behind walls in a folder with `files`. Return what it writes, its exit status and its folder.
 
     readable: what it may open, "." is its folder. asked: a line that it gets once it has written one itself; its time begins
-    then. Raises `Stopped`.
+    then. how: `stderr`, and `env` beside our own. Raises `Stopped`.
     """
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as made:
         folder = Path(made).resolve()
@@ -144,12 +137,15 @@ def run_program(
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_text(text, encoding="utf-8", newline="")
         walls = shut_in(words, readable, math.ceil(limit_s) + 10 + len(files) // 4)
-        how: dict[str, Any] = {"own_session": True, "max_bytes": MAX_OUTPUT_BYTES, "stderr": stderr}
-        child = LineProcess([*namespace_isolation(), *walls], cwd=made, env=environment(**env), **how)
+        how = {**how, "env": environment(**how.get("env", {})), "own_session": True, "max_bytes": MAX_OUTPUT_BYTES}
+        child = LineProcess([*namespace_isolation(), *walls], cwd=made, **how)
         try:
-            begun = child.receive(START_S, MEMORY_BYTES) if asked else b""
+            lines = [child.receive(START_S, MEMORY_BYTES)] if asked else []
             child.send(asked, last=True)
-            output, status = begun + read_all(child, limit_s, MEMORY_BYTES), child.exit_code()
+            end = time.monotonic() + limit_s
+            while not lines or lines[-1]:
+                lines.append(child.receive(max(0.0, end - time.monotonic()), MEMORY_BYTES))
+            status = child.exit_code()
         except TimeoutError as error:
             raise Stopped("timeout", f"it took more than {limit_s:g} s") from error
         except MemoryError as error:
@@ -158,15 +154,7 @@ def run_program(
             child.kill()
     if status == -9:  # SIGKILL
         raise Stopped("timeout", "it took more processor time than allowed")
-    return output.decode(errors="replace"), status, folder
-
-
-def read_all(child: LineProcess, limit_s: float, max_memory_bytes: int | None = None) -> bytes:
-    """Return what a process writes up to its end. Raises TimeoutError, MemoryError."""
-    end, lines = time.monotonic() + limit_s, []
-    while line := child.receive(max(0.0, end - time.monotonic()), max_memory_bytes):
-        lines.append(line)
-    return b"".join(lines)
+    return b"".join(lines).decode(errors="replace"), status, folder
 
 
 class Worker:
@@ -192,7 +180,7 @@ class Worker:
         raise EnvironmentProblem("the process that judges answers does not start", "expert-cli doctor")
 
     @contextmanager
-    def asked(self) -> Iterator[Ask]:
+    def asked(self) -> Iterator[Callable[[Mapping[str, Any], float], dict[str, Any]]]:
         """Give what asks one process in so much time. It raises Stopped, InputError; this raises EnvironmentProblem."""
         require_packages(*self._packages)
         with self._processes.taken() as exchange:
@@ -216,8 +204,7 @@ class Worker:
 def main() -> None:
     """Answer a line with a line until stdin ends."""
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    with Path(os.devnull).open("w") as nowhere:
-        os.dup2(nowhere.fileno(), 1)  # an engine that prints must not be taken for a reply
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # an engine that prints must not be taken for a reply
     answer = pkgutil.resolve_name(sys.argv[1])(*json.loads(sys.stdin.readline()))
     set_rlimits(getattr(answer, "sockets", 0))
     print("{}", file=replies, flush=True)
