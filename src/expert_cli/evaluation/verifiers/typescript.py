@@ -11,10 +11,10 @@ import json
 import re
 import secrets
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any
 
 from expert_cli.evaluation.verifiers.case import Case, Example, Grade
 from expert_cli.evaluation.verifiers.sandbox.child_process import (
@@ -62,23 +62,13 @@ READ = "lint --json --config deno.json"
 CHECK = "check --config deno.json --no-remote --no-npm --no-lock"
 RUN = "run --no-config --import-map deno.json --no-remote --no-npm --no-lock --no-prompt --cached-only "
 RUN += f"--v8-flags=--max-old-space-size=256,--disallow-code-generation-from-strings {RUNNER.name}"
-T = TypeVar("T")
-R = TypeVar("R")
 Source = Mapping[str, Any]
 """A text as deno's parser reads it. text: without its comments. names: what it declares at its top, and whether that is a
 value. asks: the modules it asks for, None for what it would compute.
 """
-
-
-class Ready(NamedTuple):
-    """A program that may run: its two modules and what they import."""
-
-    answer: str
-    tests: str
-    imports: tuple[str, ...]
-
-
-_KNOWN: dict[tuple[str, str], Ready | Grade] = {}
+Program = tuple[str, ...]
+"""An answer with its tests: as they are given, or as two modules that may run, and the names of those that they ask for."""
+_KNOWN: dict[Program, Program | Grade] = {}
 """What became of an answer with its tests, before they run."""
 
 
@@ -103,11 +93,7 @@ class TypescriptCase(Case):
                 programs += [(answer, case.tests or "")] if isinstance(case, cls) else []
         if len(_KNOWN) > 10_000:  # a trainer asks for as long as it runs
             _KNOWN.clear()
-        limit_s = max(timeout_s, TYPE_CHECK_S)
-        read = _each(_read, [*dict.fromkeys(text for one in programs for text in one)], limit_s)
-        made = {one: _modules(one, *(read[text] for text in one)) for one in programs}
-        typed = _each(_typed, [*{one for one in made.values() if isinstance(one, Ready)}], limit_s)
-        _KNOWN.update({one: typed[found] if isinstance(found, Ready) else found for one, found in made.items()})
+        _KNOWN.update(_checked([*dict.fromkeys(programs)], max(timeout_s, TYPE_CHECK_S)))
 
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:  # noqa: ARG002  a case names none
         """Judge an answer by `tests`, else by whether it compiles and ends; starting counts for none of the time."""
@@ -116,39 +102,23 @@ class TypescriptCase(Case):
             if (answer, self.tests or "") not in _KNOWN:
                 self.prepare([(self, answer)], timeout_s)
             found = _KNOWN[answer, self.tests or ""]
-            return _run(found, timeout_s) if isinstance(found, Ready) else found
+            return found if isinstance(found, Grade) else _run(found, timeout_s)
         except Stopped as stopped:
             return stopped.verdict
 
 
-def _modules(program: tuple[str, str], answer: Source | Grade, tests: Source | Grade) -> Ready | Grade:
-    """Return the two modules: what the tests use of the answer's names they import, exported or not. Lines stay."""
-    if isinstance(answer, Grade):
-        return answer
-    if isinstance(tests, Grade):
-        return Grade("invalid", f"in the tests, {tests.detail}")
-    asked = {name and name.removeprefix("node:") for name in (*answer["asks"], *tests["asks"])}
-    if refused := asked.difference(MODULES):
-        return Grade("refused", f"it asks for {refused.pop() or 'a module that it computes'}")
-    if not answer["text"].removesuffix(END).strip():
-        return Grade("empty", "nothing but comments")
-    used = set(re.findall(r"[\w$]+", program[1])).difference(tests["names"], KEPT)
-    shared = {name: "" if value else "type " for name, value in answer["names"].items() if name in used}
-    exported = ", ".join(f"{kind}{name} as __answer_{name}" for name, kind in shared.items())
-    imported = ", ".join(f"{kind}__answer_{name} as {name}" for name, kind in shared.items())
-    tests_code = f'import {{ {imported} }} from "./answer.ts"; {program[1]}\n{END}'
-    return Ready(f"{answer['text']}\nexport {{ {exported} }};", tests_code, tuple(asked))
-
-
-def _each(ask: Callable[[Sequence[T], float], dict[T, R]], items: Sequence[T], limit_s: float) -> dict[T, R | Grade]:
-    """Ask about all at once; where deno does not come to an end, about each half."""
+def _checked(programs: Sequence[Program], limit_s: float) -> dict[Program, Program | Grade]:
+    """Return what becomes of each, checked at once; where deno does not come to an end, in two halves."""
     try:
-        return {**ask(items, limit_s)} if items else {}
+        read = _read([*dict.fromkeys(text for one in programs for text in one)], limit_s)
+        made = {one: _modules(one, *(read[text] for text in one)) for one in programs}
+        faults = _faults([*dict.fromkeys(one for one in made.values() if not isinstance(one, Grade))], limit_s)
     except Stopped as stopped:
-        if len(items) == 1:
-            return {items[0]: stopped.verdict}
-    half = len(items) // 2
-    return _each(ask, items[:half], limit_s) | _each(ask, items[half:], limit_s)
+        if len(programs) == 1:
+            return {programs[0]: stopped.verdict}
+        half = len(programs) // 2
+        return _checked(programs[:half], limit_s) | _checked(programs[half:], limit_s)
+    return {one: found if isinstance(found, Grade) else faults.get(found, found) for one, found in made.items()}
 
 
 def _read(texts: Sequence[str], limit_s: float) -> dict[str, Source | Grade]:
@@ -168,29 +138,54 @@ def _read(texts: Sequence[str], limit_s: float) -> dict[str, Source | Grade]:
     return dict(zip(texts, found.values(), strict=True))
 
 
-def _typed(items: Sequence[Ready], limit_s: float) -> dict[Ready, Ready | Grade]:
-    """Return each program, or its types' faults, told by folders whose names no program knows. Raises `Stopped`."""
-    files: dict[str, str] = {}
-    for number, one in enumerate(items):
-        files |= {f"{number}/answer.ts": one.answer, f"{number}/tests.ts": one.tests}
+def _modules(program: Program, answer: Source | Grade, tests: Source | Grade) -> Program | Grade:
+    """Return the two modules: what the tests use of the answer's names they import, exported or not. Lines stay."""
+    if isinstance(answer, Grade):
+        return answer
+    if isinstance(tests, Grade):
+        return Grade("invalid", f"in the tests, {tests.detail}")
+    asked = {name and name.removeprefix("node:") for name in (*answer["asks"], *tests["asks"])}
+    if refused := asked.difference(MODULES):
+        return Grade("refused", f"it asks for {refused.pop() or 'a module that it computes'}")
+    if not answer["text"].removesuffix(END).strip():
+        return Grade("empty", "nothing but comments")
+    used = set(re.findall(r"[\w$]+", program[1])).difference(tests["names"], KEPT)
+    shared = {name: "" if value else "type " for name, value in answer["names"].items() if name in used}
+    exported = ", ".join(f"{kind}{name} as __answer_{name}" for name, kind in shared.items())
+    imported = ", ".join(f"{kind}__answer_{name} as {name}" for name, kind in shared.items())
+    tests_code = f'import {{ {imported} }} from "./answer.ts"; {program[1]}\n{END}'
+    return f"{answer['text']}\nexport {{ {exported} }};", tests_code, *asked
+
+
+def _faults(programs: Sequence[Program], limit_s: float) -> dict[Program, Grade]:
+    """Return the first fault in the types of those that have one; no program knows the name of its folder. Raises `Stopped`."""
+    if not programs:
+        return {}
+    files = {
+        f"{n}/{of}.ts": text
+        for n, one in enumerate(programs)
+        for of, text in zip(("answer", "tests"), one, strict=False)
+    }
     output, status, folder = _deno(f"{CHECK} {' '.join(files)}", files, limit_s, stderr=subprocess.STDOUT)
-    at = rf"^(TS\d+) \[ERROR\]: (.*?)\n    at {re.escape(folder.as_uri())}/(\d+)/(answer|tests)\.ts:(\d+):\d+$"
-    faults = [fault for fault in re.findall(at, output, re.M | re.S) if fault[0] != "TS1205"]  # a type re-exported
+    at = rf"^(TS\d+ \[ERROR\]: .*?$).*?^    at {re.escape(folder.as_uri())}/(\d+)/(answer|tests)\.ts:(\d+):\d+$"
     if status != 0 and "\nerror: Type checking failed." not in output:
         broken = re.search("^error: (SyntaxError: .*)", output, re.M)
         raise Stopped("invalid", broken[1]) if broken else Stopped("too_large", "deno's compiler gave up on it")
-    found: dict[Ready, Ready | Grade] = {one: one for one in items}
-    for code, message, number, module, line in sorted(faults, key=lambda fault: fault[3] == "tests")[::-1]:
-        told = f"{code}: {message.partition(chr(10))[0]}"
-        found[items[int(number)]] = Grade("invalid", f"{'in the tests, ' * (module == 'tests')}line {line}: {told}")
+    found: dict[Program, Grade] = {}
+    for message, number, module, line in sorted(
+        re.findall(at, output, re.M | re.S), key=lambda fault: fault[2] == "tests"
+    ):
+        if not message.startswith("TS1205"):  # a type is exported once more
+            told = f"{'in the tests, ' * (module == 'tests')}line {line}: {message}"
+            found.setdefault(programs[int(number)], Grade("invalid", told))
     return found
 
 
-def _run(one: Ready, timeout_s: float) -> Grade:
+def _run(program: Program, timeout_s: float) -> Grade:
     """Run an answer and its tests."""
-    nonce = secrets.token_hex(16)
-    asked = {"nonce": nonce, "names": one.imports, "language": LANGUAGE, "node": NODE}
-    output, status, _ = _deno(RUN, {"answer.ts": one.answer, "tests.ts": one.tests}, timeout_s, asked=json.dumps(asked))
+    nonce, (answer, tests, *names) = secrets.token_hex(16), program
+    asked = json.dumps({"nonce": nonce, "names": names, "language": LANGUAGE, "node": NODE})
+    output, status, _ = _deno(RUN, {"answer.ts": answer, "tests.ts": tests}, timeout_s, asked=asked)
     if not output:
         return Grade("invalid", "deno does not load it")
     replies = [json.loads(line[len(nonce) :]) for line in output.splitlines() if line.startswith(nonce)]
