@@ -26,9 +26,8 @@ from benchmarks.lib import official_judges as official
 from benchmarks.lib.mutants import sql_mutants
 from benchmarks.lib.official_judges import Failed, Table
 from benchmarks.lib.paraphrases import Schema, left_to_chance, paraphrases, variants
-from expert_cli.evaluation.verifiers.query_text import orders_rows, split, tokens, words
+from expert_cli.evaluation.verifiers.query_rows import Result, orders_rows, same, same_by_spider, split, tokens, words
 from expert_cli.evaluation.verifiers.registry import VERIFIERS
-from expert_cli.evaluation.verifiers.result_rows import Result, same, same_by_spider
 
 TIMEOUT_S = 5.0
 SHARES = {"gold": 0.1, "mutant": 0.5, "paraphrase": 0.25, "variant": 0.15}

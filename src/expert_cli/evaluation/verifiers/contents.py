@@ -18,8 +18,7 @@ import apsw
 from sqlglot import TokenType
 
 from expert_cli.data.database_prompt import quoted
-from expert_cli.evaluation.verifiers.query_text import TEXTS, Dialect, tokens
-from expert_cli.evaluation.verifiers.result_rows import Row
+from expert_cli.evaluation.verifiers.query_rows import TEXTS, Dialect, Row, tokens
 
 MOST_READ = 2_000
 _TABLES = (
@@ -117,6 +116,7 @@ def _drawn(
     for column, base in zip(table.columns, zip(*bases, strict=True), strict=True):
         own = table.values(column) or ["a", "b", 1, 2]
         usual, fresh = rng.sample(own, min(len(own), rng.choice((1, 2, 3, 5, 12)))), rng.choice((0.15, 0.5, 0.9))
+        usual += [one + step for one in usual[:1] for step in (-1000, -1, 1, 1000) if isinstance(one, int | float)]
         wanted = [one for value in named.get(column.lower(), ()) for one in near(value)]
         if column in parents:  # some of them, a few more often than the rest
             known = [*dict.fromkeys(parents[column])] or [None]

@@ -53,7 +53,7 @@ class QueryCase(Case):
     def expected_text(self) -> str:
         """The first accepted query."""
         with suppress(Stopped, ImportError):  # of sqlglot, which whoever only trains has not
-            from expert_cli.evaluation.verifiers.query_text import split
+            from expert_cli.evaluation.verifiers.query_rows import split
 
             return next(iter(split(self.expected, self.language)), "")
         return self.expected

@@ -228,7 +228,7 @@ def test_a_list_of_databases_is_asked_one_after_the_other(folder: Path) -> None:
     both = ["pets.sqlite", "more.sqlite"]
     assert graded(folder, MOST, MOST, database=both).passed
     verdict = graded(folder, "SELECT 'Rex', 40", MOST, database=both)
-    told = "right on the first content, not on content 2: 1 row, 1 expected: ('Rex', 40) is not expected"
+    told = "right on the first content, not on content 2: 1 row, 1 expected; they begin [('Rex', 40)], not [('Bea', 5)]"
     assert verdict == Grade("wrong", told)
     with pytest.raises(InputError, match=r"expected query fails on .*other\.sqlite: no such table: pets"):
         graded(folder, MOST, MOST, database=["pets.sqlite", "other.sqlite"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from expert_cli.evaluation.verifiers.query_text import Dialect, orders_lists, orders_rows, split
+from expert_cli.evaluation.verifiers.query_rows import Dialect, orders_lists, orders_rows, split
 
 
 @pytest.mark.parametrize(

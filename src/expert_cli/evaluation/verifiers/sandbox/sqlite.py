@@ -21,12 +21,12 @@ import apsw
 from sqlglot import TokenType
 
 from expert_cli.errors import InputError
-from expert_cli.evaluation.verifiers import query_text
+from expert_cli.evaluation.verifiers import query_rows
 from expert_cli.evaluation.verifiers.contents import Way, database_contents
-from expert_cli.evaluation.verifiers.query_text import Dialect
-from expert_cli.evaluation.verifiers.result_rows import Result, Row, Rule, find_ties, is_right, rows_key, same, wrong
+from expert_cli.evaluation.verifiers.query_rows import Dialect, Result, Row, Rule
 from expert_cli.evaluation.verifiers.sandbox import child_process
 from expert_cli.evaluation.verifiers.sandbox.child_process import MAX_VALUE_BYTES, Stopped, bounded
+from expert_cli.utils.text import plural
 
 LEAST_S, MOST_KEPT = 0.05, 16  # seconds that are left at least; cases that a process keeps
 TRIED, QUERY_S = 4, 2.0  # contents that are tried for each that is wanted; seconds for a query
@@ -72,21 +72,24 @@ class QueryJudge(ABC):
         left_s = (max(LEAST_S, end - time.monotonic()) for _ in contents)
         ran = ((self.run(content, statement, next(left_s)), results) for content, results in contents)
         if question["do"] == "key":
-            found = [(rows_key(rows, results), bool(rows)) for rows, results in ran]
+            found = [(query_rows.rows_key(rows, results), bool(rows)) for rows, results in ran]
             return {"key": hashlib.sha256(repr(found).encode()).hexdigest(), "empty": not found[0][1]}
         left = [*range(len(contents[0][1]))]  # an answer is right if its rows are everywhere those of the same query
         for place, (rows, results) in enumerate(ran):
-            known, left = left, [query for query in left if is_right(case["rule"], rows, results[query])]
+            known, left = left, [query for query in left if query_rows.is_right(case["rule"], rows, results[query])]
             if not left:
-                grade = wrong(rows, results[known[0]].rows)
-                told = f"right on the first content, not on content {place + 1}: " if place else ""
-                return {"kind": grade.kind, "detail": told + grade.detail}
+                wanted, told = (
+                    results[known[0]].rows,
+                    f"right on the first content, not on content {place + 1}: " * bool(place),
+                )
+                told += f"{plural(len(rows), 'row')}, {len(wanted)} expected; they begin {rows[:1]}, not {wanted[:1]}"
+                return {"kind": "wrong" if rows else "empty", "detail": told}
         return {"kind": "correct"}
 
     def _statements(self, rule: Rule, text: str) -> list[str]:
         if rule == "spider":
-            text = query_text.without(text, self.dialect, (TokenType.DISTINCT,), "")
-        return query_text.split(text, self.dialect)
+            text = query_rows.without(text, self.dialect, (TokenType.DISTINCT,), "")
+        return query_rows.split(text, self.dialect)
 
     def _statement(self, rule: Rule, answer: str) -> str:
         """Return the one statement of an answer. Raises `Stopped`."""
@@ -94,8 +97,8 @@ class QueryJudge(ABC):
         statements = self._statements(rule, answer)
         if len(statements) != 1 or "\0" in answer:
             raise Stopped("invalid" if statements else "empty", f"{len(statements)} statements, one query expected")
-        first = query_text.tokens(statements[0], self.dialect)[0]
-        if self.dialect != "cypher" and first.text.isalpha() and first.token_type not in query_text.BEGINS:
+        first = query_rows.tokens(statements[0], self.dialect)[0]
+        if self.dialect != "cypher" and first.text.isalpha() and first.token_type not in query_rows.BEGINS:
             raise Stopped("refused", first.text)
         return statements[0]
 
@@ -121,24 +124,26 @@ class QueryJudge(ABC):
 
     def _result(self, content: Any, query: str, rule: Rule) -> Result:
         run = partial(self.run, content, timeout_s=child_process.GOLD_TIMEOUT_S)
-        lists, rows = self.dialect != "cypher" or query_text.orders_lists(query), run(query)
+        lists, rows = self.dialect != "cypher" or query_rows.orders_lists(query), run(query)
         if rule == "spider":
-            return Result(rows, "ORDER BY" in query_text.words(query_text.tokens(query, self.dialect)), lists)
-        ordered = query_text.orders_rows(query, self.dialect)
+            return Result(rows, "ORDER BY" in query_rows.words(query_rows.tokens(query, self.dialect)), lists)
+        ordered = query_rows.orders_rows(query, self.dialect)
         columns = self.columns(len(rows[0])) if rows else []
-        ties = find_ties(query, self.dialect, rows, run, columns, lists) if ordered else None
+        ties = query_rows.find_ties(query, self.dialect, rows, run, columns, lists) if ordered else None
         return Result(rows, ordered, lists, ties)
 
     def _perturbed(self, way: Way, queries: Sequence[str], tries: int) -> Iterator[Any]:
         """Yield contents on which the expected queries have one result each, whichever way round unordered rows are read, that
         holds something.
         """
-        orders = [query_text.orders_rows(query, self.dialect) for query in queries]
+        orders = [query_rows.orders_rows(query, self.dialect) for query in queries]
         for content in (way(queries, number) for number in range(tries)):
             with suppress(Stopped):
                 ways = (partial(self.run, content, timeout_s=QUERY_S, reverse=reverse) for reverse in (False, True))
                 rows, again = ([run(query) for query in queries] for run in ways)
-                if all(map(same, rows, map(Result, again, orders))) and any(any(row) for some in rows for row in some):
+                if all(map(query_rows.same, rows, map(Result, again, orders))) and any(
+                    any(row) for some in rows for row in some
+                ):
                     yield content
 
 

@@ -16,8 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from expert_cli.evaluation.verifiers.query_text import Dialect
-from expert_cli.evaluation.verifiers.result_rows import Result, Rule, Ties, find_ties, is_right, same
+from expert_cli.evaluation.verifiers.query_rows import Dialect, Result, Rule, Ties, find_ties, is_right, same
 from expert_cli.evaluation.verifiers.sandbox.child_process import Stopped
 from expert_cli.evaluation.verifiers.sandbox.graphqlite import CypherJudge
 from expert_cli.evaluation.verifiers.sandbox.sqlite import SqliteJudge

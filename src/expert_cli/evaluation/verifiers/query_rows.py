@@ -1,18 +1,101 @@
-"""Whether an answer's rows are the expected ones, by the rule `strict` or `spider`, as docs/JUDGING.md says them."""
+"""What a query orders, by its tokens in sqlglot, and whether an answer's rows are the expected ones, by the rule `strict` or
+`spider`, as docs/JUDGING.md says them.
+"""
 
 from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain, pairwise, permutations, product
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
-from expert_cli.evaluation.verifiers.case import Grade
-from expert_cli.evaluation.verifiers.query_text import Dialect, outer, words
+from sqlglot import Token, TokenError, Tokenizer, TokenType, tokenize
+
 from expert_cli.evaluation.verifiers.sandbox.child_process import Stopped
-from expert_cli.utils.text import plural
+
+Dialect = Literal["sqlite", "postgresql", "cypher"]
+SQLGLOT = {"sqlite": "sqlite", "postgresql": "postgres"}
+TEXTS = (TokenType.STRING, TokenType.NATIONAL_STRING, TokenType.BYTE_STRING, TokenType.HEREDOC_STRING)
+BEGINS = (TokenType.SELECT, TokenType.WITH, TokenType.VALUES, TokenType.VAR)
+"""What begins a query, or a word that begins nothing."""
+_OPENS, _CLOSES = ({getattr(TokenType, f"{side}_{of}") for of in ("PAREN", "BRACKET", "BRACE")} for side in ("L", "R"))
+
+
+class _Cypher(Tokenizer):
+    QUOTES, IDENTIFIERS, COMMENTS, STRING_ESCAPES = ["'", '"'], ["`"], ["//", ("/*", "*/")], ["\\"]
+    COMMANDS: ClassVar[set[TokenType]] = set()  # CALL begins no other language
+
+
+@lru_cache(maxsize=64)
+def tokens(statement: str, dialect: Dialect) -> list[Token]:
+    """Return all but blanks and comments. Raises `Stopped` for quotes or comments that are left open."""
+    try:
+        return _Cypher().tokenize(statement) if dialect == "cypher" else tokenize(statement, read=SQLGLOT[dialect])
+    except TokenError as error:
+        raise Stopped("invalid", f"a quote or comment is left open: {error}") from error
+
+
+for _name in SQLGLOT.values():
+    tokenize("", read=_name)  # a dialect is loaded while the process may still open files
+
+
+def outer(statement: str, dialect: Dialect) -> Iterator[Token]:
+    """Yield the tokens outside all brackets."""
+    depth = 0
+    for token in tokens(statement, dialect):
+        depth -= token.token_type in _CLOSES
+        if not depth:
+            yield token
+        depth += token.token_type in _OPENS
+
+
+def split(text: str, dialect: Dialect) -> list[str]:
+    """Return the statements of `text`, without the semicolons between them; what holds only comments is none."""
+    found, start, filled = [], 0, False
+    for token in tokens(text, dialect):
+        is_end = token.token_type is TokenType.SEMICOLON
+        if is_end:
+            found += [text[start : token.start].strip()] if filled else []
+            start = token.end + 1
+        filled = not is_end
+    return [*found, text[start:].strip()] if filled else found
+
+
+def words(code: Iterable[Token]) -> list[str]:
+    """Return words and marks in upper case, "" for a text or quoted name."""
+    return ["" if one.token_type in (*TEXTS, TokenType.IDENTIFIER) else one.text.upper() for one in code]
+
+
+def without(statement: str, dialect: Dialect, kinds: tuple[TokenType, ...], put: str) -> str:
+    """Return a statement with `put` in the place of tokens."""
+    for token in reversed(tokens(statement, dialect)):
+        if token.token_type in kinds:
+            statement = statement[: token.start] + put + statement[token.end + 1 :]
+    return statement
+
+
+def orders_rows(statement: str, dialect: Dialect) -> bool:
+    """Whether the order of the result's rows is asked for: an ORDER BY outside brackets, in Cypher after the last RETURN."""
+    code = words(outer(statement, dialect))
+    return "ORDER BY" in code[_last_return(code) :]
+
+
+def orders_lists(statement: str) -> bool:
+    """Whether the order of a Cypher query's lists is defined: it collects nothing, or orders it before the last RETURN.
+
+    Cypher leaves open the order of what is collected, of labels and keys, and of a pattern that is listed, which [( begins.
+    """
+    code = words(tokens(statement, "cypher"))
+    begins = {("[", "("), *((word, mark) for word in ("COLLECT", "LABELS", "KEYS") for mark in "({")}
+    return begins.isdisjoint(pairwise(code)) or "ORDER BY" in code[: _last_return(code)]
+
+
+def _last_return(code: Sequence[str]) -> int:
+    return max((place for place, word in enumerate(code) if word == "RETURN"), default=0)
+
 
 Rule = Literal["strict", "spider"]
 TOLERANCE, NOISE = 1e-6, 1e-9
@@ -42,15 +125,6 @@ class Result:
     ties: Ties | None = None
 
 
-def wrong(rows: Sequence[Row], expected: Sequence[Row]) -> Grade:
-    """Return the verdict on an answer's rows that are not the expected ones."""
-    if not rows:
-        return Grade("empty", f"no rows, {plural(len(expected), 'row')} expected")
-    known = {*map(repr, expected)}
-    other = next((f": {row} is not expected" for row in rows if repr(row) not in known), "")
-    return Grade("wrong", f"{plural(len(rows), 'row')}, {len(expected)} expected{other}")
-
-
 def is_right(rule: Rule, rows: Sequence[Row], expected: Result) -> bool:
     """Whether `rows` are the expected ones by a rule; told at once where they are those very rows, as most right ones are."""
     return repr(rows) == repr(expected.rows) or (same if rule == "strict" else same_by_spider)(rows, expected)
@@ -77,16 +151,14 @@ def _within(rows: Sequence[Row], ties: Ties, ordered_lists: bool) -> bool:
 
 def _are_among(part: Sequence[Flat], group: Sequence[Flat]) -> bool:
     """Whether the rows are some of the group's, each as often at most."""
-    if len(part) == len(group):
-        return all(map(_alike, sorted(part, key=_rounded), sorted(group, key=_rounded)))
-    return not Counter(map(_rounded, part)) - Counter(map(_rounded, group))
+    if len(part) != len(group):
+        return not Counter(map(_rounded, part)) - Counter(map(_rounded, group))
+    pairs = zip(sorted(part, key=_rounded), sorted(group, key=_rounded), strict=True)
+    return all(one[0] == other[0] and all(map(_close, one[1], other[1])) for one, other in pairs)
 
 
-def _alike(one: Flat, other: Flat) -> bool:
-    return one[0] == other[0] and all(
-        a == b or (isinstance(a + b, float) and math.isclose(a, b, rel_tol=TOLERANCE))
-        for a, b in zip(one[1], other[1], strict=True)
-    )
+def _close(one: float, other: float) -> bool:
+    return one == other or (isinstance(one + other, float) and math.isclose(one, other, rel_tol=TOLERANCE))
 
 
 def _flattened(rows: Sequence[Row], ordered_lists: bool) -> list[Flat]:
