@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -52,7 +51,7 @@ class CypherJudge(QueryJudge):
     def __init__(self) -> None:
         """Load the library, while files may be opened."""
         super().__init__()
-        self._columns, self._library = list[str](), _connected()
+        self._library = _connected()
 
     def content_of(self, file: bytes) -> tuple[Graph, Way]:
         """Return the graph that a script makes, and what makes others of it. Raises InputError with the statement at fault."""
@@ -91,12 +90,8 @@ class CypherJudge(QueryJudge):
         if lacks:
             raise Stopped("parsed_only", f"graphqlite, asked in place of Neo4j, lacks {lacks[0].strip()}")
         rows = [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []
-        self._columns = [*rows[0]] if rows else []
+        self.columns = [*rows[0]] if rows else []
         return child_process.bounded([*row.values()] for row in rows)
-
-    def columns(self, width: int) -> Sequence[str]:  # noqa: ARG002
-        """Return the columns as RETURN names them."""
-        return self._columns
 
 
 def _connected() -> Any:

@@ -156,49 +156,38 @@ class PostgresJudge(QueryJudge):
         while self._schemas:
             self._owner.execute_simple(f"DROP SCHEMA {self._schemas.pop()} CASCADE")
 
-    def _insert(self, content: Any, *, lenient: bool, reverse: bool, named: Callable[[str], str] = quoted) -> None:
-        """Write an SQLite database into the owner's newest schema. lenient: a row that does not fit is left out."""
-        for name, table in read_tables(content).items():
-            listed = ", ".join(map(quoted, table.columns))
-            found = content.execute(f"SELECT {listed} FROM {quoted(name)}").fetchall()  # noqa: S608
-            rows = [f"({', '.join(map(_literal, row))})" for row in (found[::-1] if reverse else found)]
-            into = f"INSERT INTO {named(name)} ({', '.join(map(named, table.columns))}) VALUES "  # noqa: S608
-            step, ignored = (1, [DatabaseError]) if lenient else (FETCHED, [])
-            for start in range(0, len(rows), step):
-                with suppress(*ignored):
-                    self._owner.execute_simple(into + ", ".join(rows[start : start + step]))
-
     def content_of(self, file: bytes) -> tuple[Names, Way]:
         """Return the content of an SQLite file, or of a script of CREATE TABLE and INSERT. Raises InputError."""
-        schema = self._new_schema()
+        schema, owner = self._new_schema(), self._owner
         try:
-            if file.startswith(b"SQLite format 3\0"):
-                connection = opened(file)
-                self._owner.execute_simple("".join(_created(connection)))
-                self._insert(connection, lenient=False, reverse=False, named=_folded)
-            else:
-                self._owner.execute_simple(file.decode())
-            copied = _as_sqlite(self._owner, schema)
+            for statement in _statements(opened(file)) if file.startswith(b"SQLite format 3\0") else [file.decode()]:
+                owner.execute_simple(statement)
+            copied = _as_sqlite(owner, schema)
             others, tables = database_contents(copied, "postgresql"), read_tables(opened(copied))
         except (DatabaseError, apsw.Error, UnicodeDecodeError) as error:
             raise InputError(f"PostgreSQL cannot hold it: {_told(error)}") from error
 
         def way(queries: Sequence[str], number: int) -> Names:
             content, names = opened(others(queries, number)), (self._new_schema(), self._new_schema())
-            for reverse, name in enumerate(names):
-                self._owner.execute_simple(f"SET search_path TO {name}")
-                for table in map(quoted, tables):
-                    self._owner.execute_simple(f"CREATE TABLE {table} (LIKE {schema}.{table} INCLUDING ALL)")
-                self._insert(content, lenient=True, reverse=bool(reverse))
+            for name, table in tables.items():
+                rows = _rows(content, name, table.columns)
+                for schema_, ordered in zip(names, (rows, rows[::-1]), strict=True):
+                    owner.execute_simple(
+                        f"CREATE TABLE {schema_}.{quoted(name)} (LIKE {schema}.{quoted(name)} INCLUDING ALL)"
+                    )
+                    into = f"INSERT INTO {schema_}.{quoted(name)} ({', '.join(map(quoted, table.columns))}) VALUES "  # noqa: S608
+                    for row in ordered:
+                        with suppress(DatabaseError):  # of a value that does not fit
+                            owner.execute_simple(into + row)
             return names
 
         return (schema,), way
 
     def run(self, content: Names, query: str, timeout_s: float, *, reverse: bool = False) -> list[Row]:
         """Return the rows. Raises `Stopped`."""
-        return bounded(self._rows(content[reverse], query, timeout_s))
+        return bounded(self._fetched(content[reverse], query, timeout_s))
 
-    def _rows(self, schema: str, query: str, timeout_s: float) -> Iterable[Row]:
+    def _fetched(self, schema: str, query: str, timeout_s: float) -> Iterable[Row]:
         """Yield the rows of one query through a cursor: a query that only reads, and no more rows than are asked for."""
         reader, end = self._reader, time.monotonic() + timeout_s
         limit = f"SET LOCAL statement_timeout = {max(1, int(timeout_s * 1000))}"
@@ -224,26 +213,30 @@ def _told(error: Exception) -> str:
     return str(told.get("M")) if isinstance(told, dict) else str(error)
 
 
-def _literal(value: Any) -> str:
-    """Return a value as PostgreSQL reads it, whatever the column's type."""
-    text = f"\\x{value.hex()}" if isinstance(value, bytes) else value if value is None else str(value)
-    return str(literal(text))
+def _rows(content: Any, table: str, columns: Sequence[str]) -> list[str]:
+    """Return rows of a table in SQLite as PostgreSQL reads them, whatever the columns' types."""
+    found = content.execute(f"SELECT {', '.join(map(quoted, columns))} FROM {quoted(table)}")  # noqa: S608
+    text: dict[type, Callable[[Any], Any]] = {bytes: lambda cell: f"\\x{cell.hex()}", type(None): lambda cell: cell}
+    texts = ([text.get(type(cell), str)(cell) for cell in row] for row in found)
+    return [f"({', '.join(map(literal, row))})" for row in texts]
 
 
-def _folded(name: str) -> str:
-    """Return a name of SQLite so that PostgreSQL knows it without quotes, in whatever case."""
-    return quoted(name.lower() if re.fullmatch(r"[^\W\d]\w*", name) else name)
+def _statements(content: Any) -> Iterable[str]:
+    """Yield what makes the tables of an SQLite database, without what only guards writes: a name is known in whatever case."""
 
+    def named(name: str) -> str:
+        return quoted(name.lower() if re.fullmatch(r"[^\W\d]\w*", name) else name)
 
-def _created(connection: Any) -> Iterable[str]:
-    """Yield statements that make the tables of an SQLite database, without what only guards writes."""
-    for name in read_tables(connection):
-        info = connection.execute("SELECT name, type, pk FROM pragma_table_info(?) ORDER BY pk", (name,)).fetchall()
+    for name, table in read_tables(content).items():
+        info = content.execute("SELECT name, type, pk FROM pragma_table_info(?)", (name,)).fetchall()
         types = [next((to for of, to in _TYPES.items() if re.search(of, row[1], re.I)), "text") for row in info]
-        parts = [f"{_folded(row[0])} {type_}" for row, type_ in zip(info, types, strict=True)]
-        key = [_folded(column) for column, _, place in info if place]
+        parts = [f"{named(row[0])} {type_}" for row, type_ in zip(info, types, strict=True)]
+        key = [named(column) for column, _, place in sorted(info, key=lambda row: row[2]) if place]
         parts += [f"PRIMARY KEY ({', '.join(key)})"] if key else []
-        yield f"CREATE TABLE {_folded(name)} ({', '.join(parts)});\n"
+        yield f"CREATE TABLE {named(name)} ({', '.join(parts)})"
+        rows, into = _rows(content, name, table.columns), f"{named(name)} ({', '.join(map(named, table.columns))})"
+        for start in range(0, len(rows), FETCHED):
+            yield f"INSERT INTO {into} VALUES {', '.join(rows[start : start + FETCHED])}"  # noqa: S608
 
 
 def _as_sqlite(owner: Any, schema: str) -> bytes:

@@ -14,7 +14,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import islice
 from typing import Any
 
 import apsw
@@ -33,9 +32,13 @@ TRIED, QUERY_S = 4, 2.0  # contents that are tried for each that is wanted; seco
 
 
 class QueryJudge(ABC):
-    """Answers "grade" and "key" for the cases of one engine whose files it was sent; for others it says that it lacks them."""
+    """Answers "grade" and "key" for the cases of one engine whose files it was sent; for others it says that it lacks them.
+
+    columns: what the query that just ran can order its result by, where that is not the places of its columns.
+    """
 
     dialect: Dialect
+    columns: Sequence[str] = ()
     max_bytes = child_process.MAX_SQL_BYTES
 
     def __init__(self) -> None:
@@ -53,22 +56,19 @@ class QueryJudge(ABC):
         """Give up all cases with their contents."""
         self._cases.clear()
 
-    def columns(self, width: int) -> Sequence[str]:
-        """Return by what the query that just ran can order each column of its result."""
-        return [str(number + 1) for number in range(width)]
-
     def __call__(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return a verdict, a key or what is lacking. Raises `Stopped`, InputError."""
         case, name = question["case"], json.dumps(question["case"])
+        rule: Rule = case["rule"]
         if "files" in question:
             if len(self._cases) >= MOST_KEPT:
                 self.forget()
-            self._cases[name] = [*self._contents(question["files"], case["expected"], case["rule"], case["perturb"])]
+            self._cases[name] = [*self._contents(question["files"], case["expected"], rule, case["perturb"])]
             return {}
         if name not in self._cases:
             return {"lacks": True}
         contents, end = self._cases[name], time.monotonic() + question["timeout_s"]
-        statement = self._statement(case["rule"], question["answer"])
+        statement = self._statement(rule, question["answer"])
         left_s = (max(LEAST_S, end - time.monotonic()) for _ in contents)
         ran = ((self.run(content, statement, next(left_s)), results) for content, results in contents)
         if question["do"] == "key":
@@ -76,12 +76,10 @@ class QueryJudge(ABC):
             return {"key": hashlib.sha256(repr(found).encode()).hexdigest(), "empty": not found[0][1]}
         left = [*range(len(contents[0][1]))]  # an answer is right if its rows are everywhere those of the same query
         for place, (rows, results) in enumerate(ran):
-            known, left = left, [query for query in left if query_rows.is_right(case["rule"], rows, results[query])]
+            wanted = results[left[0]].rows
+            left = [query for query in left if query_rows.is_right(rule, rows, results[query])]
             if not left:
-                wanted, told = (
-                    results[known[0]].rows,
-                    f"right on the first content, not on content {place + 1}: " * bool(place),
-                )
+                told = f"right on the first content, not on content {place + 1}: " if place else ""
                 told += f"{plural(len(rows), 'row')}, {len(wanted)} expected; they begin {rows[:1]}, not {wanted[:1]}"
                 return {"kind": "wrong" if rows else "empty", "detail": told}
         return {"kind": "correct"}
@@ -105,46 +103,43 @@ class QueryJudge(ABC):
     def _contents(
         self, files: Mapping[str, str], expected: str, rule: Rule, perturb: int
     ) -> Iterator[tuple[Any, list[Result]]]:
-        """Yield every content of a case: files first. Raises InputError for an expected query that fails."""
+        """Yield each content of a case and its results, files first. Raises InputError for an expected query that fails.
+
+        Others count on which the expected queries have one result each, whichever way round unordered rows are read, that holds
+        something.
+        """
         queries, ways = self._statements(rule, expected), list[Way]()
         if not queries:
             raise InputError("no expected query", "write the query whose rows are right")
         for path, file in files.items():
             try:
                 content, way = self.content_of(base64.b64decode(file))
-                yield content, [self._result(content, query, rule) for query in queries]
+                yield content, [self._result(content, query, rule, child_process.GOLD_TIMEOUT_S) for query in queries]
             except InputError as error:
                 raise InputError(f"{path}: {error}", "correct the file that the case names") from error
             except Stopped as stopped:
                 told = f"the expected query fails on {path}: {stopped.detail}"
                 raise InputError(told, f"correct the case's query: {expected[:200]}") from stopped
             ways.append(way)
-        for content in islice(self._perturbed(ways[0], queries, TRIED * perturb), perturb):
-            yield content, [self._result(content, query, rule) for query in queries]
+        for content in (ways[0](queries, number) for number in range(TRIED * perturb)):
+            with suppress(Stopped):
+                results = [self._result(content, query, rule, QUERY_S) for query in queries]
+                again = [self.run(content, query, QUERY_S, reverse=True) for query in queries]
+                if all(map(query_rows.same, again, results)) and any(any(row) for one in results for row in one.rows):
+                    yield content, results
+                    perturb -= 1
+            if not perturb:
+                break
 
-    def _result(self, content: Any, query: str, rule: Rule) -> Result:
-        run = partial(self.run, content, timeout_s=child_process.GOLD_TIMEOUT_S)
+    def _result(self, content: Any, query: str, rule: Rule, timeout_s: float) -> Result:
+        run = partial(self.run, content, timeout_s=timeout_s)
         lists, rows = self.dialect != "cypher" or query_rows.orders_lists(query), run(query)
         if rule == "spider":
             return Result(rows, "ORDER BY" in query_rows.words(query_rows.tokens(query, self.dialect)), lists)
-        ordered = query_rows.orders_rows(query, self.dialect)
-        columns = self.columns(len(rows[0])) if rows else []
-        ties = query_rows.find_ties(query, self.dialect, rows, run, columns, lists) if ordered else None
-        return Result(rows, ordered, lists, ties)
-
-    def _perturbed(self, way: Way, queries: Sequence[str], tries: int) -> Iterator[Any]:
-        """Yield contents on which the expected queries have one result each, whichever way round unordered rows are read, that
-        holds something.
-        """
-        orders = [query_rows.orders_rows(query, self.dialect) for query in queries]
-        for content in (way(queries, number) for number in range(tries)):
-            with suppress(Stopped):
-                ways = (partial(self.run, content, timeout_s=QUERY_S, reverse=reverse) for reverse in (False, True))
-                rows, again = ([run(query) for query in queries] for run in ways)
-                if all(map(query_rows.same, rows, map(Result, again, orders))) and any(
-                    any(row) for some in rows for row in some
-                ):
-                    yield content
+        if not query_rows.orders_rows(query, self.dialect):
+            return Result(rows, False, lists)
+        columns = self.columns or [str(place) for place, _ in enumerate(rows[0] if rows else (), start=1)]
+        return Result(rows, True, lists, query_rows.find_ties(query, self.dialect, rows, run, columns, lists))
 
 
 _UNKNOWN_NAME = re.compile("no such (table|column): |cannot join using column ")
