@@ -32,7 +32,6 @@ JUDGED: dict[str, tuple[str, str]] = {
     ),
     "waits at the top": ("const two = await Promise.resolve(2);\nconst f = (n: number) => two * n;", "correct"),
     "a module of the other kind": (f"{GOOD}\nmodule.exports = {{ f }};\nexports.f = f;", "correct"),
-    "an export assignment": (f"{GOOD}\nexport = f;", "correct"),
     "an import of a file, even of a type": (f"import type {{ Stats }} from 'fs';\n{GOOD}", "refused"),
     "an import that is computed": (f"const m = import('node:' + 'fs');\n{GOOD}", "refused"),
     "a file of the machine": (f"export * from '/etc/passwd';\n{GOOD}", "refused"),

@@ -7,7 +7,7 @@ const isTop = ({ parent }) => parent.type === "Program" || (/^Export/.test(paren
 const isHoisted = ({ parent }) => !parent || (!/Function|Class|Method|Static|Module/.test(parent.type) && isHoisted(parent));
 
 function create(context) {
-  const names = {}, asks = [], blanks = [];
+  const names = {}, asks = [];
   const add = (value, ...found) => found.forEach((name) => (names[name] = value || names[name] === true));
   const named = (node) => node.id?.type === "Identifier" && isTop(node) && add(!node.declare, node.id.name);
   const type = (node) => isTop(node) && add(false, node.id.name);
@@ -19,9 +19,6 @@ function create(context) {
     ImportDeclaration(node) {
       imports(node);
       add(node.importKind !== "type", ...list(node.specifiers).map((one) => one.local.name));
-    },
-    TSImportEqualsDeclaration(node) {
-      add(node.importKind !== "type", node.id.name);
     },
     TSExternalModuleReference: (node) => asks.push(node.expression.value),
     TSImportType: (node) => asks.push(node.argument.literal?.value ?? null),
@@ -36,19 +33,15 @@ function create(context) {
       const here = isTop(node) || (node.kind === "var" && isHoisted(node));
       if (here) add(!node.declare, ...list(node.declarations).flatMap((one) => bound(one.id)));
     },
-    // `export =` leaves no room for other exports: its value is only computed.
-    TSExportAssignment: (node) => blanks.push([node.range[0], node.expression.range[0]]),
     "Program:exit"(node) {
       const { text } = context.sourceCode;
       const parts = [];
       let last = 0;
-      blanks.push(...context.sourceCode.getAllComments().map((one) => one.range));
-      for (const [start, end] of blanks.sort((one, other) => one[0] - other[0])) {
+      for (const { range: [start, end] } of context.sourceCode.getAllComments()) {
         parts.push(text.slice(last, start), text.slice(start, end).replace(/[^\n\r\u2028\u2029]/g, " "));
         last = end;
       }
-      const code = parts.join("") + text.slice(last);
-      context.report({ node, message: JSON.stringify({ text: code, names, asks }) });
+      context.report({ node, message: JSON.stringify({ text: parts.join("") + text.slice(last), names, asks }) });
     },
   };
 }
