@@ -1,7 +1,7 @@
 """Judges answers by a program of the user's own, where nothing else knows what is right.
 
 It gets one line of JSON on stdin, {"case": the row's keys beside prompt and input, "answer"}, and prints {"correct", "detail"}.
-No walls stand around it. An answer reaches it as JSON text alone: never as an argument, a name of a file or a word of a shell.
+An answer reaches it in no other way. No walls stand around it.
 """
 
 from __future__ import annotations

@@ -1,15 +1,14 @@
-"""Judges Python answers: a case's tests run where the answer is, in one process behind walls; or its calls, whose results are
-compared here.
-
-In one process of CPython a program can change or read whatever stands in it: an answer that wants to can pass any `tests`
-(docs/JUDGING.md). It cannot with `calls`: the process gets the arguments, and never what is expected.
+"""Judges Python answers: a case's tests run where the answer is, in one process behind walls, which an answer that wants to can
+change; or its calls, whose results are compared here: the process gets the arguments, and never what is expected.
 """
 
 from __future__ import annotations
 
+import ast
 import json
 import secrets
 import sys
+from collections.abc import Hashable
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,9 +24,7 @@ CHILD = Path(__file__).parent / "sandbox" / "python_child.py"
 
 
 class PythonCase(Case):
-    """`tests`, code that calls what the answer defines and raises if it is wrong; or `function` and `calls`, which no answer
-    can forge.
-    """
+    """`tests`, code that raises if what the answer defines is wrong; or `function` and `calls`, which no answer can forge."""
 
     starts = "answer"
     fences = frozenset({"python", "py", "python3", "py3"})
@@ -43,8 +40,7 @@ class PythonCase(Case):
     @property
     def criterion(self) -> str:
         """What an answer is held against, for people."""
-        calls = ((", ".join(map(json.dumps, args)), json.dumps(result)) for args, result in self.calls)
-        return self.tests or "; ".join(f"{self.function}({args}) == {result}" for args, result in calls)
+        return self.tests or f"{self.function}: {json.dumps(self.calls)}"
 
     @property
     def can_be_forged(self) -> bool:
@@ -77,6 +73,14 @@ class PythonCase(Case):
         if kind not in ("empty", "invalid", "wrong", "refused", "too_large") and (self.calls or kind != "correct"):
             return Grade("refused", "its process says what nothing asked for")
         return Grade(kind, str(reply.get("why", "")))
+
+    def result_key(self, answer: str, file: Path | None, timeout_s: float) -> Hashable:  # noqa: ARG002
+        """Return the program without comments and spacing: what it gives no one knows without the tests."""
+        readable(answer)
+        try:
+            return ast.dump(ast.parse(answer))
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            raise Stopped("invalid", str(error) or "it is nested too deep") from error
 
 
 def _run(asked: dict[str, Any], timeout_s: float) -> dict[str, Any]:

@@ -11,12 +11,12 @@ import json
 import re
 import secrets
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from expert_cli.evaluation.verifiers.case import Case, Example, Grade
+from expert_cli.evaluation.verifiers.case import Case, Example, Grade, plain
 from expert_cli.evaluation.verifiers.sandbox.child_process import (
     START_S,
     Stopped,
@@ -105,6 +105,14 @@ class TypescriptCase(Case):
             return found if isinstance(found, Grade) else _run(found, timeout_s)
         except Stopped as stopped:
             return stopped.verdict
+
+    def result_key(self, answer: str, file: Path | None, timeout_s: float) -> Hashable:  # noqa: ARG002
+        """Return the program without comments: what it gives no one knows without the tests."""
+        readable(answer)
+        source = _read([answer], max(timeout_s, TYPE_CHECK_S))[answer]
+        if isinstance(source, Grade):
+            raise Stopped(source.kind, source.detail)
+        return plain(source["text"].removesuffix(END)) or None
 
 
 def _checked(programs: Sequence[Program], limit_s: float) -> dict[Program, Program | Grade]:
