@@ -9,7 +9,6 @@ import json
 import secrets
 import sys
 from collections.abc import Hashable
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,7 +17,7 @@ from pydantic import Field, JsonValue, Strict
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.evaluation.verifiers.case import Case, Example, Grade
 from expert_cli.evaluation.verifiers.json_schema import difference
-from expert_cli.evaluation.verifiers.sandbox.child_process import Stopped, readable, run_program
+from expert_cli.evaluation.verifiers.sandbox.child_process import Stopped, readable, reply_of, run_program
 
 CHILD = Path(__file__).parent / "sandbox" / "python_child.py"
 
@@ -55,15 +54,15 @@ class PythonCase(Case):
 
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:  # noqa: ARG002  a case names none
         """Judge a program, which has `timeout_s` once its process stands."""
-        asked = {
-            "program": answer,
-            "tests": self.tests,
-            "function": self.function,
-            "args": [one for one, _ in self.calls],
-        }
+        asked: dict[str, Any] = {"program": answer, "tests": self.tests, "function": self.function}
+        asked |= {"args": [args for args, _ in self.calls], "nonce": secrets.token_hex(16)}
+        words, files = [sys.executable, "-I", "-S", str(CHILD)], [sys.prefix, sys.base_prefix, str(CHILD)]
         try:
             readable(answer)
-            reply = _run(asked, timeout_s)
+            output, status, _ = run_program(words, files, timeout_s, {}, asked=json.dumps(asked))
+            if not output.startswith("ready\n"):
+                raise EnvironmentProblem(f"{sys.executable} does not start under its limits", "expert-cli doctor")
+            reply = reply_of(output, status, asked["nonce"])
         except Stopped as stopped:
             return stopped.verdict
         results, kind = reply.get("results"), reply.get("kind")
@@ -81,20 +80,3 @@ class PythonCase(Case):
             return ast.dump(ast.parse(answer))
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             raise Stopped("invalid", str(error) or "it is nested too deep") from error
-
-
-def _run(asked: dict[str, Any], timeout_s: float) -> dict[str, Any]:
-    """Return what the child says, which an answer may have forged. Raises `Stopped` where it says nothing."""
-    nonce, words = secrets.token_hex(16), [sys.executable, "-I", "-S", str(CHILD)]
-    readable = [sys.prefix, sys.base_prefix, str(CHILD)]
-    output, status, _ = run_program(words, readable, timeout_s, {}, asked=json.dumps({**asked, "nonce": nonce}))
-    if not output.startswith("ready\n"):
-        raise EnvironmentProblem(f"{sys.executable} does not start under its limits", "expert-cli doctor")
-    said = [line.removeprefix(nonce) for line in output.splitlines() if line.startswith(nonce)]
-    if not said:
-        too_large = Stopped("too_large", "its process ended: out of memory, or of its stack")
-        raise too_large if status < 0 else Stopped("wrong", "its process ended before the tests did")
-    with suppress(ValueError, RecursionError):
-        if isinstance(reply := json.loads(said[0]), dict):
-            return reply
-    return {}

@@ -21,6 +21,7 @@ from expert_cli.evaluation.verifiers.sandbox.child_process import (
     START_S,
     Stopped,
     readable,
+    reply_of,
     require_packages,
     run_program,
 )
@@ -196,12 +197,10 @@ def _run(program: Program, timeout_s: float) -> Grade:
     output, status, _ = _deno(RUN, {"answer.ts": answer, "tests.ts": tests}, timeout_s, asked=asked)
     if not output:
         return Grade("invalid", "deno does not load it")
-    replies = [json.loads(line[len(nonce) :]) for line in output.splitlines() if line.startswith(nonce)]
-    if not replies:
-        ended = status in (0, 1)
-        return Grade("wrong", "it ended before its tests did") if ended else Grade("too_large", "out of memory")
-    verdict = Grade(**replies[-1])
-    return Grade("wrong", "it failed when its tests were over") if verdict.passed and status != 0 else verdict
+    reply = reply_of(output, status, nonce)
+    if reply["kind"] == "correct" and status != 0:
+        return Grade("wrong", "it failed when its tests were over")
+    return Grade(**reply)
 
 
 def _deno(

@@ -157,6 +157,20 @@ def run_program(
     return b"".join(lines).decode(errors="replace"), status, folder
 
 
+def reply_of(output: str, status: int, nonce: str) -> dict[str, Any]:
+    """Return the object that a program wrote behind its nonce, which an answer beside it may have forged; {} for what is none.
+    Raises `Stopped` where it wrote nothing.
+    """
+    said = [line.removeprefix(nonce) for line in output.splitlines() if line.startswith(nonce)]
+    if not said:
+        too_large = Stopped("too_large", "its process ended: out of memory, or of its stack")
+        raise Stopped("wrong", "its process ended before its tests did") if status in (0, 1) else too_large
+    with suppress(ValueError, RecursionError):
+        if isinstance(reply := json.loads(said[-1]), dict):
+            return reply
+    return {}
+
+
 class Worker:
     """Processes that answer by one function of ours, as many as threads ask at once."""
 
