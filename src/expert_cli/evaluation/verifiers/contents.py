@@ -207,8 +207,8 @@ _STORED = {int: "int", float: "real", str: "text"}
 
 
 def graph_contents(file: bytes) -> Way:
-    """Return what makes others of a graph: properties get values of their like, relationships other ends of the same labels,
-    and some nodes are left out. file: the SQLite database that graphqlite keeps it in.
+    """Return what makes others of a graph: properties get values of their like, relationships other ends of the same labels.
+    file: the SQLite database that graphqlite keeps it in.
     """
     source, alike = opened(file), defaultdict[str, list[int]](list)
     labels = dict(source.execute(_LABELS))
@@ -221,19 +221,16 @@ def graph_contents(file: bytes) -> Way:
         for member, key, value in source.execute(f"SELECT * FROM {table} ORDER BY 1, 2"):  # noqa: S608
             held[of, key].append((member, table, value))
     names = {number: name.lower() for name, number in source.execute("SELECT key, id FROM property_keys")}
-    ways = {tuple(way) for _, *way in edges}
-    loops, repeats = any(start == end for _, start, end in ways), len(ways) < len(edges)
     source.execute("PRAGMA page_size = 512").fetchall()  # it is put in place of another often
     empty = _emptied(source, ("edges", *tables))
 
     def content(queries: Sequence[str], number: int) -> bytes:
         rng, connection, seen = random.Random("\n".join((*queries, str(number)))), opened(empty), set[Any]()  # noqa: S311
-        connection.execute("PRAGMA foreign_keys = ON")
         named = constants(queries, "cypher", {*names.values()})
         for edge, type_, *ends in edges:
             few = rng.choice((2, 5, None))
             start, end = (rng.choice(alike[labels[node]][:few]) for node in ends)
-            if (loops or start != end) and (repeats or (type_, start, end) not in seen):
+            if start != end and (type_, start, end) not in seen:  # as in most graphs
                 connection.execute("INSERT INTO edges VALUES (?, ?, ?, ?)", (edge, start, end, type_))
                 seen |= {edge, (type_, start, end)}
         missing, wanted = rng.choice((0.05, 0.1, 0.25)), rng.choice((0.2, 0.4, 0.7))
@@ -246,8 +243,6 @@ def graph_contents(file: bytes) -> Way:
                     table = f"{of}_props_{_STORED[type(value)]}"
                 if rng.random() >= missing and (of == "node" or member in seen):
                     connection.execute(f"INSERT INTO {table} VALUES (?, ?, ?)", (member, key, value))  # noqa: S608
-        for node in rng.sample([*labels], round(len(labels) * rng.choice((0, 0.1, 0.3)))):
-            connection.execute("DELETE FROM nodes WHERE id = ?", (node,))  # and all that is of it
         return bytes(connection.serialize("main"))
 
     return content

@@ -46,7 +46,7 @@ exec 2> log
 "$0/postgres" -D data -k "$PWD" --listen_addresses= --fsync=off --max_connections=40 --shared_buffers=32MB \\
   --temp_file_limit=65536 --jit=off --autovacuum=off --max_parallel_workers_per_gather=0 \\
   --client_connection_check_interval=1s --log_min_messages=fatal > /dev/null &
-until "$0/pg_isready" -q -h "$PWD"; do kill -0 $! || { tail -n 1 log; exit; }; done
+until "$0/pg_isready" -q -h "$PWD"; do sleep 0.05; kill -0 $! || { tail -n 1 log; exit; }; done
 echo ready
 cat > /dev/null
 kill -QUIT $!
