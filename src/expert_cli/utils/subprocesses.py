@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import IO, Any, cast
@@ -164,34 +164,21 @@ class JsonLinesWorker:
 
     def ask(self, request: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
         """Return the answer. Raises TimeoutError, and EOFError with the exit status of a process that ended instead."""
-        with self.taken() as exchange:
-            return exchange(request, limit_s)
-
-    @contextlib.contextmanager
-    def taken(self) -> Iterator[Callable[[Mapping[str, Any], float], dict[str, Any]]]:
-        """Give what asks one process, so often as needed; where it raises as `ask` does, that process is ended."""
-        held: list[LineProcess] = []
-        with contextlib.suppress(IndexError):
-            held.append(self._idle.pop())
-
-        def exchange(request: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
-            process = held.pop() if held else self._start()
-            try:
-                process.send(json.dumps(request))
-                line = process.receive(limit_s)
-            except BaseException:  # Ctrl-C too: what it answers late would be taken for the next answer
-                process.kill()
-                raise
-            if not line.endswith(b"\n"):
-                raise EOFError(process.exit_code())
-            held.append(process)
-            answer: dict[str, Any] = json.loads(line)
-            return answer
-
         try:
-            yield exchange
-        finally:
-            self._idle += held
+            process = self._idle.pop()
+        except IndexError:
+            process = self._start()
+        try:
+            process.send(json.dumps(request))
+            line = process.receive(limit_s)
+        except BaseException:  # Ctrl-C too: what it answers late would be taken for the next answer
+            process.kill()
+            raise
+        if not line.endswith(b"\n"):
+            raise EOFError(process.exit_code())
+        self._idle.append(process)
+        answer: dict[str, Any] = json.loads(line)
+        return answer
 
     def close(self) -> None:
         """End the processes that nobody asks; another question starts a new one."""

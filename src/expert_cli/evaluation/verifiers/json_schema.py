@@ -47,8 +47,7 @@ class JsonCase(Case):
         try:
             value = _parse(answer)
             if self.json_schema is not None:
-                with _WORKER.asked() as ask:
-                    reply = ask({"schema": json.dumps(self.json_schema), "value": answer}, timeout_s)
+                reply = _WORKER.ask({"schema": json.dumps(self.json_schema), "value": answer}, timeout_s)
                 if reply["misfit"]:
                     return Grade("invalid", f"does not fit the schema: {reply['misfit']}")
             fault = difference(value, self.expected, subset=self.rule == "subset")

@@ -83,16 +83,12 @@ class QueryCase(Case):
         files = [file, *map(Path, self.file_names[1:])] if file else []
         case = {"expected": self.expected, "rule": self.rule, "perturb": self.perturb or 0}
         case["files"] = [f"{path.stat().st_size} {path.stat().st_mtime_ns} {path}" for path in files]
-        question = {"do": do, "case": case, "answer": answer, "timeout_s": timeout_s}
-        with _JUDGES[self.language].asked() as ask:
-            reply = ask(question, timeout_s)
-            if "lacks" in reply:
-                try:
-                    ask({"case": case, "files": {str(path): _content(path) for path in files}}, PREPARE_S)
-                except Stopped as stopped:
-                    told = f"the expected queries cannot be run on all contents: {stopped.detail}"
-                    raise InputError(told, "correct the case's query, or leave perturb out") from stopped
-                reply = ask(question, timeout_s)
+        question, worker = {"do": do, "case": case, "answer": answer, "timeout_s": timeout_s}, _JUDGES[self.language]
+        reply = worker.ask(question, timeout_s)
+        if "lacks" in reply:
+            return worker.ask(
+                {**question, "files": {str(path): _content(path) for path in files}}, PREPARE_S + timeout_s
+            )
         return reply
 
 

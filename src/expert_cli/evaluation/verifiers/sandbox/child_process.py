@@ -16,8 +16,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -193,26 +193,20 @@ class Worker:
         process.kill()
         raise EnvironmentProblem("the process that judges answers does not start", "expert-cli doctor")
 
-    @contextmanager
-    def asked(self) -> Iterator[Callable[[Mapping[str, Any], float], dict[str, Any]]]:
-        """Give what asks one process in so much time. It raises Stopped, InputError; this raises EnvironmentProblem."""
+    def ask(self, question: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
+        """Return what one of them answers. Raises Stopped, InputError, EnvironmentProblem."""
         require_packages(*self._packages)
-        with self._processes.taken() as exchange:
-
-            def ask(question: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
-                try:
-                    reply = exchange(question, timeout_s + GRACE_S)
-                except TimeoutError as error:
-                    raise Stopped("timeout", f"not done after {timeout_s:g} s") from error
-                except EOFError as error:
-                    raise Stopped("invalid", f"the engine broke off (exit code {error})") from error
-                if "stopped" in reply:
-                    raise Stopped(*reply["stopped"])
-                if "fault" in reply:
-                    raise InputError(*reply["fault"])
-                return reply
-
-            yield ask
+        try:
+            reply = self._processes.ask(question, timeout_s + GRACE_S)
+        except TimeoutError as error:
+            raise Stopped("timeout", f"not done after {timeout_s:g} s") from error
+        except EOFError as error:
+            raise Stopped("invalid", f"the engine broke off (exit code {error})") from error
+        if "stopped" in reply:
+            raise Stopped(*reply["stopped"])
+        if "fault" in reply:
+            raise InputError(*reply["fault"])
+        return reply
 
 
 def main() -> None:

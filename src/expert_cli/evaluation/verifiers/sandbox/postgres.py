@@ -116,23 +116,22 @@ Names = tuple[str, ...]
 class PostgresJudge(QueryJudge):
     """Holds a session that makes contents, schemas of rows either way round, and one that reads them. Runs in the worker."""
 
-    dialect, sockets = "postgresql", 3
+    dialect, sockets = "postgresql", 4
 
     def __init__(self, server: Mapping[str, str]) -> None:
         """Connect as the owner of the contents. server: what `server` returns."""
         super().__init__()
-        self._server, self._role, self._schemas = server, "", list[str]()
-        self._owner: Any = self._connected("owner")
-        self._reader: Any = None
+        self._server, self._schemas = server, list[str]()
+        self._owner, self._reader = self._connected("owner"), self._connected("judged")
 
-    def __call__(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return a verdict, a key or what is lacking. Raises `Stopped`, InputError."""
-        role = "gold" if "files" in question else "judged"
-        if role != self._role:
-            if self._reader is not None:
-                self._reader.close()
-            self._reader, self._role = self._connected(role), role
-        return super().__call__(question)
+    def learn(self, case: Mapping[str, Any], files: Mapping[str, str]) -> None:
+        """Do so in a session of its own, which ends before an answer is run."""
+        answers, self._reader = self._reader, self._connected("gold")
+        try:
+            super().learn(case, files)
+        finally:
+            self._reader.close()
+            self._reader = answers
 
     def _connected(self, role: str) -> Any:
         login = {"password": self._server[role], "database": "postgres", "unix_sock": self._server["socket"]}

@@ -56,18 +56,21 @@ class QueryJudge(ABC):
         """Give up all cases with their contents."""
         self._cases.clear()
 
+    def learn(self, case: Mapping[str, Any], files: Mapping[str, str]) -> None:
+        """Make the contents of a case, and run its expected queries. Raises InputError."""
+        if len(self._cases) >= MOST_KEPT:
+            self.forget()
+        made = self._contents(files, case["expected"], case["rule"], case["perturb"])
+        self._cases[json.dumps(case)] = [*made]
+
     def __call__(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return a verdict, a key or what is lacking. Raises `Stopped`, InputError."""
-        case, name = question["case"], json.dumps(question["case"])
-        rule: Rule = case["rule"]
+        rule: Rule = question["case"]["rule"]
         if "files" in question:
-            if len(self._cases) >= MOST_KEPT:
-                self.forget()
-            self._cases[name] = [*self._contents(question["files"], case["expected"], rule, case["perturb"])]
-            return {}
-        if name not in self._cases:
+            self.learn(question["case"], question["files"])
+        contents, end = self._cases.get(json.dumps(question["case"])), time.monotonic() + question["timeout_s"]
+        if contents is None:
             return {"lacks": True}
-        contents, end = self._cases[name], time.monotonic() + question["timeout_s"]
         statement = self._statement(rule, question["answer"])
         left_s = (max(LEAST_S, end - time.monotonic()) for _ in contents)
         ran = ((self.run(content, statement, next(left_s)), results) for content, results in contents)

@@ -81,11 +81,11 @@ def test_a_process_writes_no_file(tmp_path: Path, act: str) -> None:
 def test_a_process_has_nothing_of_our_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
     before = set(psutil.Process().children())
-    with Worker("expert_cli.evaluation.verifiers.sandbox.sqlite:SqliteJudge").asked() as ask:
-        case = {"files": ["one"], "expected": "SELECT 1", "rule": "strict", "perturb": 0}
-        assert ask({"do": "grade", "case": case, "answer": "", "timeout_s": 1}, 10) == {"lacks": True}
-        (child,) = set(psutil.Process().children()) - before
-        assert set(child.environ()) <= {"PATH", "OPENSSL_CONF"}
+    case = {"files": ["one"], "expected": "SELECT 1", "rule": "strict", "perturb": 0}
+    worker = Worker("expert_cli.evaluation.verifiers.sandbox.sqlite:SqliteJudge")
+    assert worker.ask({"do": "grade", "case": case, "answer": "", "timeout_s": 1}, 10) == {"lacks": True}
+    (child,) = set(psutil.Process().children()) - before
+    assert set(child.environ()) <= {"PATH", "OPENSSL_CONF"}
 
 
 def test_the_memory_of_a_query_is_bounded() -> None:
