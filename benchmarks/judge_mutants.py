@@ -123,11 +123,11 @@ def judged(asked: Sequence[Asked], contents: int) -> tuple[list[Asked], list[boo
     ran, lucky, missed = list[Asked](), list[bool](), list[bool]()
     for one in asked:
         try:
-            alone = one.case.model_copy(update={"perturb": None}).grade(one.mutant.query, one.file, TIMEOUT_S)
+            alone = one.case.model_copy(update={"perturb": None}).verdict(one.mutant.query, one.file, TIMEOUT_S)
             if alone.kind not in ("correct", "wrong", "empty"):
                 continue
             several = one.case.model_copy(update={"perturb": contents})
-            right = alone.passed and several.grade(one.mutant.query, one.file, TIMEOUT_S).passed
+            right = alone.passed and several.verdict(one.mutant.query, one.file, TIMEOUT_S).passed
         except InputError as error:
             print(f"left out: {error.message}")
             continue

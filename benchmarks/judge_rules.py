@@ -140,7 +140,7 @@ def verdicts(pair: Pair) -> Verdicts:
     for rule in RULES:
         row = {"verifier": "sql", "database": pair.database.name, "expected": pair.gold, "rule": rule}
         case = VERIFIERS["sql"].model_validate(row | {"category": "order_by" if asked else "other"})
-        ours[rule] = case.grade(pair.answer, pair.database, TIMEOUT_S).kind
+        ours[rule] = case.verdict(pair.answer, pair.database, TIMEOUT_S).kind
     golds = split(pair.gold, "sqlite")
     tied = ours["strict"] == "correct"
     return Verdicts(ours, {name: _official(name, pair, golds) for name in OFFICIAL}, _facts(pair, golds, tied))
@@ -269,7 +269,7 @@ def _print_paraphrases(pairs: Iterator[Pair], examples: int) -> None:
     count, wrong, used = 0, [], Counter[str]()
     for pair in pairs:
         row = {"verifier": "sql", "database": pair.database.name, "expected": pair.gold}
-        verdict = VERIFIERS["sql"].model_validate(row).grade(pair.answer, pair.database, TIMEOUT_S)
+        verdict = VERIFIERS["sql"].model_validate(row).verdict(pair.answer, pair.database, TIMEOUT_S)
         count += 1
         used.update(pair.how.split(", "))
         if not verdict.passed:

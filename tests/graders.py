@@ -20,7 +20,7 @@ def database(path: Path, script: str) -> Path:
 
 def graded(verifier: str, answer: str, file: Path | None, timeout_s: float, row: dict[str, Any]) -> Grade:
     """Grade an answer as `evaluate` does with a row of these keys."""
-    return read_case("here", {"verifier": verifier, **row}).grade(answer, file, timeout_s)
+    return read_case("here", {"verifier": verifier, **row}).verdict(answer, file, timeout_s)
 
 
 def sql(answer: str, database: Path, expected: str, *, timeout_s: float = 2.0) -> Grade:

@@ -14,5 +14,5 @@ def failures(rows: Sequence[Mapping[str, str]]) -> list[str | None]:
     asked = [(TypescriptCase(verifier="typescript", tests=row["test"]), row["output"]) for row in rows]
     for first in range(0, len(asked), TOGETHER):
         TypescriptCase.prepare(asked[first : first + TOGETHER], TIMEOUT_S)
-    found = (case.grade(answer, None, TIMEOUT_S) for case, answer in asked)
+    found = (case.verdict(answer, None, TIMEOUT_S) for case, answer in asked)
     return [None if grade.passed else grade.detail for grade in found]

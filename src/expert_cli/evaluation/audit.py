@@ -28,9 +28,8 @@ from expert_cli.errors import ExpertError, InputError
 from expert_cli.evaluation.cases import EvalCase, read_cases
 from expert_cli.evaluation.extract import extract
 from expert_cli.evaluation.grade import given_by
-from expert_cli.evaluation.verifiers.case import detail_line
+from expert_cli.evaluation.verifiers.case import Stopped, detail_line
 from expert_cli.evaluation.verifiers.registry import verifier as registered
-from expert_cli.evaluation.verifiers.sandbox.child_process import Stopped
 from expert_cli.inference.sql_grammar import compile_fault, compiler, tables_of
 from expert_cli.utils.reporter import NullReporter, Reporter, late_progress
 from expert_cli.utils.text import normalize
@@ -234,7 +233,7 @@ def _run_cases(audit: Audit, _: Plan, report: Reporter) -> None:
         for done, one in enumerate(audit.cases, start=1):
             expected = "" if one.case.starts else one.case.expected_text
             try:
-                verdict = one.case.grade(expected, one.file, TIMEOUT_S) if expected else None
+                verdict = one.case.verdict(expected, one.file, TIMEOUT_S) if expected else None
                 if verdict and not verdict.passed:
                     audit.add("case_fails", one.where, f"{verdict.kind}: {verdict.detail}", expected)
                 elif verdict and given_by(expected, one.case, one.file, TIMEOUT_S).rank == 1:

@@ -22,9 +22,9 @@ import psutil
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.evaluation.cases import MAX_CHARACTERS, EvalCase, at, digest_of
 from expert_cli.evaluation.extract import RULE, extract
-from expert_cli.evaluation.verifiers.case import EMPTY, Case, Grade, Kind, Labeled
+from expert_cli.evaluation.verifiers.case import EMPTY, Case, Grade, Kind, Labeled, Stopped
 from expert_cli.evaluation.verifiers.registry import VERIFIERS
-from expert_cli.evaluation.verifiers.sandbox.child_process import MEMORY_BYTES, Stopped, is_network_shut, standing_walls
+from expert_cli.evaluation.verifiers.sandbox.child_process import MEMORY_BYTES, is_network_shut, standing_walls
 from expert_cli.inference.vote import Given, by_votes, text_given
 from expert_cli.runs.metrics import BASES, WITHOUT_GRAMMAR, items, part, read_json
 from expert_cli.utils.process_setup import usable_cores
@@ -318,7 +318,7 @@ def verdict_on(row: EvalCase, timeout_s: float) -> Grade:
     if answer is None:
         return Grade("too_large", f"a text of {len(row.answer):,} characters, at most {MAX_CHARACTERS:,} are read")
     with at(row.where):
-        return row.case.grade(answer, row.file, timeout_s)
+        return row.case.verdict(answer, row.file, timeout_s)
 
 
 def _majority(case: Case, file: Path | None, samples: Sequence[GradedAnswer], timeout_s: float) -> int | None:

@@ -18,6 +18,8 @@ EMPTY = ""
 FORGED = 'answers to Python cases with "tests" can be forged; with "function" and "calls" they cannot (docs/JUDGING.md)'
 """Told where verdicts train a model."""
 
+MAX_BYTES = 1_000_000
+"""Of an answer that is judged."""
 Kind = Literal["correct", "wrong", "empty", "invalid", "unknown_name", "timeout", "refused", "too_large", "parsed_only"]
 """What docs/JUDGING.md says of each."""
 
@@ -48,6 +50,25 @@ def detail_line(text: str, limit: int = 200) -> str:
 def plain(text: str) -> str:
     """Return a text with one blank in place of any."""
     return " ".join(text.split())
+
+
+class Stopped(Exception):
+    """An answer gave no result to compare; says why."""
+
+    def __init__(self, kind: Kind, detail: str) -> None:
+        super().__init__(detail)
+        self.kind, self.detail, self.verdict = kind, detail, Grade(kind, detail)
+
+
+def readable(answer: str, max_bytes: int = MAX_BYTES) -> None:
+    """Raise `Stopped` for an answer that no engine should see: none, too long, or with what is not text."""
+    if not answer.strip():
+        raise Stopped("empty", "no answer")
+    try:
+        if (size := len(answer.encode())) > max_bytes:
+            raise Stopped("too_large", f"the answer has {size:,} bytes, at most {max_bytes:,} are run")
+    except UnicodeEncodeError as error:
+        raise Stopped("invalid", "the answer holds characters that are not text") from error
 
 
 class Example(NamedTuple):
@@ -85,7 +106,17 @@ class Case(BaseModel, ABC):
 
     @abstractmethod
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:
-        """Judge an answer, taken out of its text. file: the first named. Raises InputError, EnvironmentProblem."""
+        """Judge an answer that is readable. file: the first named. Raises Stopped, InputError, EnvironmentProblem."""
+
+    def verdict(self, answer: str, file: Path | None, timeout_s: float) -> Grade:
+        """Return what becomes of an answer, taken out of its text. Raises InputError, EnvironmentProblem."""
+        try:
+            readable(answer)
+            return self.grade(answer, file, timeout_s)
+        except Stopped as stopped:
+            return stopped.verdict
+        except RecursionError:
+            return Grade("too_large", "nested too deep")
 
     @property
     def expected_text(self) -> str:

@@ -17,7 +17,6 @@ from pydantic import Field
 
 from expert_cli.errors import InputError
 from expert_cli.evaluation.verifiers.case import Case, Example, Grade
-from expert_cli.evaluation.verifiers.sandbox.child_process import Stopped, readable
 from expert_cli.utils.subprocesses import how_it_ended
 
 
@@ -38,12 +37,9 @@ class CommandCase(Case):
         program = file or Path(self.command)
         command = [*([sys.executable] if program.suffix == ".py" else []), str(program), *self.arguments]
         try:
-            readable(answer)
             told = json.dumps({"case": self.model_dump(), "answer": answer}).encode() + b"\n"
             how: Any = {"cwd": program.parent, "capture_output": True, "timeout": timeout_s}
             done = subprocess.run(command, check=False, input=told, **how)
-        except Stopped as stopped:
-            return stopped.verdict
         except subprocess.TimeoutExpired:
             return Grade("timeout", f"{self.command} took more than {timeout_s:g} s to judge it")
         except OSError as error:

@@ -11,8 +11,8 @@ from typing import Any, Literal, NoReturn
 from pydantic import Field
 
 from expert_cli.errors import InputError
-from expert_cli.evaluation.verifiers.case import Case, Example, Grade
-from expert_cli.evaluation.verifiers.sandbox.child_process import Stopped, Worker, readable, require_packages
+from expert_cli.evaluation.verifiers.case import Case, Example, Grade, Stopped, readable
+from expert_cli.evaluation.verifiers.sandbox.child_process import Worker, require_packages
 from expert_cli.inference.expert_config import Grammar
 from expert_cli.inference.vote import same_as
 from expert_cli.utils.files import no_number, unique_keys
@@ -44,21 +44,17 @@ class JsonCase(Case):
 
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:  # noqa: ARG002  a case names none
         """Compare values, by the rule; one that breaks the schema is invalid, as a program that breaks its types is."""
-        try:
-            value = _parse(answer)
-            if self.json_schema is not None:
-                reply = _WORKER.ask({"schema": json.dumps(self.json_schema), "value": answer}, timeout_s)
-                if reply["misfit"]:
-                    return Grade("invalid", f"does not fit the schema: {reply['misfit']}")
-            fault = difference(value, self.expected, subset=self.rule == "subset")
-        except Stopped as stopped:
-            return stopped.verdict
-        except RecursionError:
-            return Grade("too_large", "nested too deep")
+        value = _parse(answer)
+        if self.json_schema is not None:
+            reply = _WORKER.ask({"schema": json.dumps(self.json_schema), "value": answer}, timeout_s)
+            if reply["misfit"]:
+                return Grade("invalid", f"does not fit the schema: {reply['misfit']}")
+        fault = difference(value, self.expected, subset=self.rule == "subset")
         return Grade("wrong", fault) if fault else Grade("correct")
 
     def result_key(self, answer: str, file: Path | None, timeout_s: float) -> Hashable:  # noqa: ARG002  a case names none
         """Return the value, whatever its layout and the order of its members; 1 and 1.0 are one, true is not 1."""
+        readable(answer)
         _parse(answer)
         return same_as(answer, Grammar("json"))
 
@@ -83,7 +79,6 @@ def difference(value: Any, expected: Any, place: str = "", *, subset: bool = Fal
 
 def _parse(answer: str) -> Any:
     """Return the value, read strictly: no NaN, no key twice. Raises `Stopped`."""
-    readable(answer)
     try:
         return json.loads(answer, object_pairs_hook=unique_keys, parse_constant=no_number)
     except ValueError as error:

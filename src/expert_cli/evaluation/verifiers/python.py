@@ -15,9 +15,9 @@ from typing import Annotated, Any
 from pydantic import Field, JsonValue, Strict
 
 from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.evaluation.verifiers.case import Case, Example, Grade
+from expert_cli.evaluation.verifiers.case import Case, Example, Grade, Stopped, readable
 from expert_cli.evaluation.verifiers.json_schema import difference
-from expert_cli.evaluation.verifiers.sandbox.child_process import Stopped, readable, reply_of, run_program
+from expert_cli.evaluation.verifiers.sandbox.child_process import reply_of, run_program
 
 CHILD = Path(__file__).parent / "sandbox" / "python_child.py"
 
@@ -57,14 +57,10 @@ class PythonCase(Case):
         asked: dict[str, Any] = {"program": answer, "tests": self.tests, "function": self.function}
         asked |= {"args": [args for args, _ in self.calls], "nonce": secrets.token_hex(16)}
         words, files = [sys.executable, "-I", "-S", str(CHILD)], [sys.prefix, sys.base_prefix, str(CHILD)]
-        try:
-            readable(answer)
-            output, status, _ = run_program(words, files, timeout_s, {}, asked=json.dumps(asked))
-            if not output.startswith("ready\n"):
-                raise EnvironmentProblem(f"{sys.executable} does not start under its limits", "expert-cli doctor")
-            reply = reply_of(output, status, asked["nonce"])
-        except Stopped as stopped:
-            return stopped.verdict
+        output, status, _ = run_program(words, files, timeout_s, {}, asked=json.dumps(asked))
+        if not output.startswith("ready\n"):
+            raise EnvironmentProblem(f"{sys.executable} does not start under its limits", "expert-cli doctor")
+        reply = reply_of(output, status, asked["nonce"])
         results, kind = reply.get("results"), reply.get("kind")
         if self.calls and isinstance(results, list):
             fault = difference(results, [result for _, result in self.calls])

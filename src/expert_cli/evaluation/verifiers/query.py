@@ -14,8 +14,8 @@ from typing import Any, Literal
 from pydantic import Field
 
 from expert_cli.errors import InputError
-from expert_cli.evaluation.verifiers.case import EMPTY, Case, Example, Grade
-from expert_cli.evaluation.verifiers.sandbox.child_process import PREPARE_S, Stopped, Worker, require_packages
+from expert_cli.evaluation.verifiers.case import EMPTY, Case, Example, Grade, Stopped
+from expert_cli.evaluation.verifiers.sandbox.child_process import PREPARE_S, Worker, require_packages
 
 FAULT_S = 0.3
 _FIRST = re.compile(r"""[\s;]*((?:'[^']*'|"[^"]*"|[^;'"])*)""")
@@ -60,10 +60,7 @@ class QueryCase(Case):
 
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:
         """Compare the rows of the answer with those of the accepted queries, on every content; the time is that of all."""
-        try:
-            return Grade(**self._asked("grade", answer, file, timeout_s))
-        except Stopped as stopped:
-            return stopped.verdict
+        return Grade(**self._asked("grade", answer, file, timeout_s))
 
     def result_key(self, answer: str, file: Path | None, timeout_s: float) -> Hashable:
         """Return the answer's rows on every content, the same for those that the case's rule takes for equal."""

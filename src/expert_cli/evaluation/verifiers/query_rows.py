@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 from sqlglot import Token, TokenError, Tokenizer, TokenType, tokenize
 
-from expert_cli.evaluation.verifiers.sandbox.child_process import Stopped
+from expert_cli.evaluation.verifiers.case import Stopped
 
 Dialect = Literal["sqlite", "postgresql", "cypher"]
 SQLGLOT = {"sqlite": "sqlite", "postgresql": "postgres"}

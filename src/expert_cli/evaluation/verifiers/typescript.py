@@ -16,15 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from expert_cli.evaluation.verifiers.case import Case, Example, Grade, plain
-from expert_cli.evaluation.verifiers.sandbox.child_process import (
-    START_S,
-    Stopped,
-    readable,
-    reply_of,
-    require_packages,
-    run_program,
-)
+from expert_cli.evaluation.verifiers.case import Case, Example, Grade, Stopped, plain, readable
+from expert_cli.evaluation.verifiers.sandbox.child_process import START_S, reply_of, require_packages, run_program
 
 END, TYPE_CHECK_S = "export {};", 2.0
 """What makes a module of a text; the least time that a type check may take, beyond what deno needs to start."""
@@ -98,14 +91,10 @@ class TypescriptCase(Case):
 
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:  # noqa: ARG002  a case names none
         """Judge an answer by `tests`, else by whether it compiles and ends; starting counts for none of the time."""
-        try:
-            readable(answer)
-            if (answer, self.tests or "") not in _KNOWN:
-                self.prepare([(self, answer)], timeout_s)
-            found = _KNOWN[answer, self.tests or ""]
-            return found if isinstance(found, Grade) else _run(found, timeout_s)
-        except Stopped as stopped:
-            return stopped.verdict
+        if (answer, self.tests or "") not in _KNOWN:
+            self.prepare([(self, answer)], timeout_s)
+        found = _KNOWN[answer, self.tests or ""]
+        return found if isinstance(found, Grade) else _run(found, timeout_s)
 
     def result_key(self, answer: str, file: Path | None, timeout_s: float) -> Hashable:  # noqa: ARG002
         """Return the program without comments: what it gives no one knows without the tests."""

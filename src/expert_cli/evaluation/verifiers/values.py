@@ -13,8 +13,7 @@ import regex
 from pydantic import Field, FiniteFloat
 
 from expert_cli.errors import InputError
-from expert_cli.evaluation.verifiers.case import Case, Example, Grade, Labeled, plain
-from expert_cli.evaluation.verifiers.sandbox.child_process import Stopped, readable
+from expert_cli.evaluation.verifiers.case import Case, Example, Grade, Labeled, Stopped, plain
 
 _NUMBER = re.compile(
     r"(?P<before>[^\d\s.+-]{0,30}?)\s*"
@@ -31,11 +30,7 @@ class _Value(Case):
 
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:  # noqa: ARG002  a case names none
         """Judge the whole answer, blanks around it left out."""
-        try:
-            readable(answer)
-            is_right = self._is_right(answer.strip(), timeout_s)
-        except Stopped as stopped:
-            return stopped.verdict
+        is_right = self._is_right(answer.strip(), timeout_s)
         return Grade("correct") if is_right else Grade("wrong", f"{answer.strip()[:80]!r}, not {self.criterion[:80]}")
 
     @abstractmethod

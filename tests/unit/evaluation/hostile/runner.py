@@ -67,7 +67,7 @@ def misjudged(
 
     def told(row: dict[str, Any]) -> str:
         one, answer = asked(row)
-        grade = one.grade(answer, file, timeout_s)
+        grade = one.verdict(answer, file, timeout_s)
         return "" if grade.kind in row["kinds"] else f"{row['id']}: {grade.kind}, not {row['kinds']}: {grade.detail}"
 
     chosen = some(rows_of or verifier, few=few)

@@ -27,5 +27,5 @@ def test_no_answer_escapes(tmp_path: Path, few: bool) -> None:
 def test_no_answer_forges_the_results_of_calls(few: bool) -> None:
     case = read_case("calls", CALLS)
     rows = [row for row in runner.some("python", few=few) if "case" not in row]
-    passed = {row["id"] for row in rows if case.grade(runner.answer_of(row), None, runner.TIMEOUT_S).passed}
+    passed = {row["id"] for row in rows if case.verdict(runner.answer_of(row), None, runner.TIMEOUT_S).passed}
     assert passed <= {row["id"] for row in rows if "correct" in row["kinds"] and not row.get("forges")}

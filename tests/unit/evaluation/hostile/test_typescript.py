@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from expert_cli.evaluation.verifiers.sandbox.child_process import MAX_BYTES
+from expert_cli.evaluation.verifiers.case import MAX_BYTES
 from tests.graders import typescript as check
 from tests.processes import none_left
 from tests.unit.evaluation.hostile import runner

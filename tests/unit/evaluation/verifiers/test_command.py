@@ -17,7 +17,7 @@ from expert_cli.evaluation.verifiers.case import Grade
 def grade(folder: Path, program: str, answer: str = "x", *, timeout_s: float = 10, **row: Any) -> Grade:
     (folder / "judge.py").write_text(program, encoding="utf-8")
     case = read_case("here", {"verifier": "command", "command": "judge.py", **row})
-    return case.grade(answer, folder / "judge.py", timeout_s)
+    return case.verdict(answer, folder / "judge.py", timeout_s)
 
 
 def says(reply: Any) -> str:
@@ -73,6 +73,6 @@ def test_what_is_no_python_is_started_as_it_is(tmp_path: Path) -> None:
     program.write_text("#!/bin/sh\ncat > /dev/null\necho '{\"correct\": true}'\n", encoding="utf-8")
     case = read_case("here", {"verifier": "command", "command": "judge.sh"})
     with pytest.raises(InputError, match=r"judge\.sh cannot be started: Permission denied"):
-        case.grade("x", program, 10)
+        case.verdict("x", program, 10)
     program.chmod(0o755)
-    assert case.grade("x", program, 10).passed
+    assert case.verdict("x", program, 10).passed

@@ -13,7 +13,7 @@ from expert_cli.evaluation.verifiers.case import Grade
 
 def grade(answer: str, tests: str = "", timeout_s: float = 10, **case: Any) -> Grade:
     row = {"verifier": "python", **({"tests": tests} if tests else {}), **case}
-    return read_case("here", row).grade(answer, None, timeout_s)
+    return read_case("here", row).verdict(answer, None, timeout_s)
 
 
 @pytest.mark.parametrize(

@@ -181,7 +181,7 @@ def graded(folder: Path, answer: str, expected: str, timeout_s: float = 10, **ke
     named = {"verifier": "sql", "database": "pets.sqlite", "expected": expected, "answer": answer, **keys}
     (folder / "rows.jsonl").write_text(json.dumps(named), encoding="utf-8")
     [row] = read_answers(folder / "rows.jsonl")
-    return row.case.grade(row.answer, row.file, timeout_s)
+    return row.case.verdict(row.answer, row.file, timeout_s)
 
 
 LUCKY = {
@@ -216,7 +216,7 @@ def test_every_accepted_query_is_right_but_not_a_mixture(folder: Path) -> None:
 def test_a_graph_has_other_contents_too(folder: Path) -> None:
     def asked(answer: str, **more: Any) -> Grade:
         row = {"script": "pets.cypher", "expected": "MATCH (p:Pet) WHERE p.weight > 5 RETURN p.name", **more}
-        return read_case("here", {"verifier": "cypher", **row}).grade(answer, folder / "pets.cypher", 10)
+        return read_case("here", {"verifier": "cypher", **row}).verdict(answer, folder / "pets.cypher", 10)
 
     lucky = "MATCH (p:Pet) WHERE p.weight >= 5 RETURN p.name"
     assert asked(lucky).passed

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from expert_cli.evaluation.verifiers.case import Stopped
 from expert_cli.evaluation.verifiers.query_rows import (
     Dialect,
     Result,
@@ -28,7 +29,6 @@ from expert_cli.evaluation.verifiers.query_rows import (
     same,
     split,
 )
-from expert_cli.evaluation.verifiers.sandbox.child_process import Stopped
 from expert_cli.evaluation.verifiers.sandbox.graphqlite import CypherJudge
 from expert_cli.evaluation.verifiers.sandbox.sqlite import SqliteJudge
 from tests import graders

@@ -60,7 +60,7 @@ def test_the_example_is_graded_and_told_from_another(verifier: str, tmp_path: Pa
     assert not expected or verdict_on(case.answered(expected), 10).passed
     dummy = case.case.for_dummy(first=True)
     assert dummy is not None
-    assert not dummy.grade("x", case.file, 10).passed
+    assert not dummy.verdict("x", case.file, 10).passed
 
 
 @each

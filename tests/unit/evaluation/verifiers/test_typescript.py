@@ -68,7 +68,7 @@ def test_answers_are_run() -> None:
     """Checked together: none of them is judged by another one's faults."""
     asked = case(TESTS)
     TypescriptCase.prepare([(asked, answer) for answer, _ in JUDGED.values()], 5)
-    assert {name: asked.grade(answer, None, 5).kind for name, (answer, _) in JUDGED.items()} == {
+    assert {name: asked.verdict(answer, None, 5).kind for name, (answer, _) in JUDGED.items()} == {
         name: kind for name, (_, kind) in JUDGED.items()
     }
 
@@ -78,14 +78,14 @@ def test_the_committed_rows_pass_and_fail_when_their_tests_are_turned_round() ->
     turned = '\nimport { fail } from "node:assert";\nfail("turned round");'
     asked = [(case(row["test"] + more), row["output"]) for row in rows for more in ("", turned)]
     TypescriptCase.prepare(asked, 5)
-    assert [one.grade(answer, None, 10).kind for one, answer in asked] == ["correct", "wrong"] * len(rows)
+    assert [one.verdict(answer, None, 10).kind for one, answer in asked] == ["correct", "wrong"] * len(rows)
 
 
 def test_what_an_answer_declares_for_all_reaches_no_answer_beside_it() -> None:
     wide = "export {};\ndeclare global { interface Array<T> { twice(): T[] } }\nconst f = (n: number) => 2 * n;"
     asked = [(case(TESTS), wide), (case(TESTS), "const f = (n: number) => ([n].twice() ? 2 * n : 0);")]
     TypescriptCase.prepare(asked, 5)
-    assert [one.grade(answer, None, 5).kind for one, answer in asked] == ["refused", "invalid"]
+    assert [one.verdict(answer, None, 5).kind for one, answer in asked] == ["refused", "invalid"]
 
 
 def test_the_tests_see_all_that_the_answer_declares() -> None:

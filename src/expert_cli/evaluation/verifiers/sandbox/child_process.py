@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import Any
 
 from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.evaluation.verifiers.case import Grade, Kind
+from expert_cli.evaluation.verifiers.case import Stopped
 from expert_cli.hardware.machine import has_package
 from expert_cli.utils.subprocesses import JsonLinesWorker, LineProcess
 
-MAX_BYTES, MAX_SQL_BYTES = 1_000_000, 100_000
+MAX_SQL_BYTES = 100_000
 MAX_CYPHER_BYTES = 8_192  # graphqlite 0.12 writes beyond its memory where one token of a query has more than 16 kB
 MAX_ROWS, MAX_RESULT_BYTES, MAX_VALUE_BYTES = 50_000, 16 << 20, 250_000
 HEAP_BYTES, ADDRESS_SPACE_BYTES = 64 << 20, 3 << 30  # of a query in SQLite, of a judge
@@ -38,25 +38,6 @@ SYSTEM_FILES = (
     *("/nix/store", "/gnu/store", "/snap", "/home/linuxbrew/.linuxbrew"),
 )
 """What programs need to start: libraries, also where other package managers keep them, and where random numbers come from."""
-
-
-class Stopped(Exception):
-    """An answer gave no result to compare; says why."""
-
-    def __init__(self, kind: Kind, detail: str) -> None:
-        super().__init__(detail)
-        self.kind, self.detail, self.verdict = kind, detail, Grade(kind, detail)
-
-
-def readable(answer: str, max_bytes: int = MAX_BYTES) -> None:
-    """Raise `Stopped` for an answer that no engine should see: none, too long, or with what is not text."""
-    if not answer.strip():
-        raise Stopped("empty", "no answer")
-    try:
-        if (size := len(answer.encode())) > max_bytes:
-            raise Stopped("too_large", f"the answer has {size:,} bytes, at most {max_bytes:,} are run")
-    except UnicodeEncodeError as error:
-        raise Stopped("invalid", "the answer holds characters that are not text") from error
 
 
 def bounded(rows: Iterable[Sequence[Any]]) -> list[tuple[Any, ...]]:

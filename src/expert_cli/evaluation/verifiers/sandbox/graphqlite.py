@@ -15,10 +15,10 @@ import apsw
 import graphqlite
 
 from expert_cli.errors import InputError
+from expert_cli.evaluation.verifiers.case import Stopped
 from expert_cli.evaluation.verifiers.contents import Way, graph_contents
 from expert_cli.evaluation.verifiers.query_rows import TEXTS, Row, split, tokens, without, words
 from expert_cli.evaluation.verifiers.sandbox import child_process
-from expert_cli.evaluation.verifiers.sandbox.child_process import Stopped
 from expert_cli.evaluation.verifiers.sandbox.sqlite import QueryJudge, ReadOnly
 from expert_cli.utils.files import unique_keys
 

@@ -28,10 +28,10 @@ from pg8000.native import DatabaseError, literal
 
 from expert_cli.data.database_prompt import quoted
 from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.evaluation.verifiers.case import Kind
+from expert_cli.evaluation.verifiers.case import Kind, Stopped
 from expert_cli.evaluation.verifiers.contents import Way, database_contents, opened, read_tables
 from expert_cli.evaluation.verifiers.query_rows import Row
-from expert_cli.evaluation.verifiers.sandbox.child_process import Stopped, bounded
+from expert_cli.evaluation.verifiers.sandbox.child_process import bounded
 from expert_cli.evaluation.verifiers.sandbox.sqlite import QueryJudge
 
 FETCHED = 100  # rows that are read, or written, at once

@@ -21,10 +21,11 @@ from sqlglot import TokenType
 
 from expert_cli.errors import InputError
 from expert_cli.evaluation.verifiers import query_rows
+from expert_cli.evaluation.verifiers.case import Stopped, readable
 from expert_cli.evaluation.verifiers.contents import Way, database_contents
 from expert_cli.evaluation.verifiers.query_rows import Dialect, Result, Row, Rule
 from expert_cli.evaluation.verifiers.sandbox import child_process
-from expert_cli.evaluation.verifiers.sandbox.child_process import MAX_VALUE_BYTES, Stopped, bounded
+from expert_cli.evaluation.verifiers.sandbox.child_process import MAX_VALUE_BYTES, bounded
 from expert_cli.utils.text import plural
 
 LEAST_S, MOST_KEPT = 0.05, 16  # seconds that are left at least; cases that a process keeps
@@ -94,7 +95,7 @@ class QueryJudge(ABC):
 
     def _statement(self, rule: Rule, answer: str) -> str:
         """Return the one statement of an answer. Raises `Stopped`."""
-        child_process.readable(answer, self.max_bytes)
+        readable(answer, self.max_bytes)
         statements = self._statements(rule, answer)
         if len(statements) != 1 or "\0" in answer:
             raise Stopped("invalid" if statements else "empty", f"{len(statements)} statements, one query expected")

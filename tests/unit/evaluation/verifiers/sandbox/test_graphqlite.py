@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from expert_cli.evaluation.verifiers.case import Stopped
 from expert_cli.evaluation.verifiers.query_rows import Result, orders_lists, orders_rows, same
-from expert_cli.evaluation.verifiers.sandbox.child_process import Stopped
 from expert_cli.evaluation.verifiers.sandbox.graphqlite import CypherJudge
 
 WORLD = """

@@ -12,7 +12,8 @@ import apsw
 import psutil
 import pytest
 
-from expert_cli.evaluation.verifiers.sandbox.child_process import HEAP_BYTES, Stopped, Worker
+from expert_cli.evaluation.verifiers.case import Stopped
+from expert_cli.evaluation.verifiers.sandbox.child_process import HEAP_BYTES, Worker
 from expert_cli.evaluation.verifiers.sandbox.sqlite import ReadOnly
 from tests import graders
 
