@@ -93,9 +93,8 @@ def _table(connection: Any, name: str) -> FilledTable:
 
 def _refers(column: str, table: str, key: str) -> bool:
     """Whether a column's name says that it holds a table's key."""
-    column, table, key = column.lower(), table.lower(), key.lower()
-    singular = {table, table.removesuffix("s"), table.removesuffix("es"), re.sub(r"ies$", "y", table)}
-    is_named = any(column in (f"{one}_{key}", f"{one}{key}", f"{one}_id") for one in singular)
+    column, stem, key = column.lower(), re.sub("(ies|e?s)$", "", table.lower()), key.lower()
+    is_named = column.startswith(stem) and column.endswith((key, "id"))
     return is_named or (key not in ("id", "code", "no", "number") and f"_{column}".endswith(f"_{key}"))
 
 

@@ -87,7 +87,8 @@ class TypescriptCase(Case):
                 programs += [(answer, case.tests or "")] if isinstance(case, cls) else []
         if len(_KNOWN) > 10_000:  # a trainer asks for as long as it runs
             _KNOWN.clear()
-        _KNOWN.update(_checked([*dict.fromkeys(programs)], max(timeout_s, TYPE_CHECK_S)))
+        if programs:
+            _KNOWN.update(_checked([*dict.fromkeys(programs)], max(timeout_s, TYPE_CHECK_S)))
 
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:  # noqa: ARG002  a case names none
         """Judge an answer by `tests`, else by whether it compiles and ends; starting counts for none of the time."""
