@@ -173,21 +173,6 @@ def test_ties(engines: dict[Dialect, Run], dialect: Dialect, query: str, groups:
         assert ties.skipped == skipped
 
 
-def test_what_two_runs_disagree_on_has_no_ties() -> None:
-    """Rows of the one that the other lacks; rows that are not those of the query; an engine that stops."""
-    for up, down in ([[(1,), (2,)], [(2,), (3,)]], [[(1,)], [(1,), (2,)]], [[(2,), (1,)], [(2,), (1,)]]):
-        runs = [up, down]
-        assert (
-            find_ties("SELECT a FROM t ORDER BY a", "sqlite", [(1,), (2,)], lambda _, runs=runs: runs.pop(0), "1", True)
-            is None
-        )
-
-    def stop(_: str) -> list[tuple[Any, ...]]:
-        raise Stopped("timeout", "")
-
-    assert find_ties("SELECT a FROM t ORDER BY a", "sqlite", [(1,), (2,)], stop, "1", True) is None
-
-
 GROUPS = (((1.0, "a"), (1.0, "b")), ((2.0, "c"), (2.0, "d"), (2.0, "d")))
 
 
