@@ -10,7 +10,8 @@ const encode = TextEncoder.prototype.encode.bind(new TextEncoder());
 const write = (text) => stdout.writeSync(encode(text));
 
 write("ready\n");
-const { nonce, names, language, node } = JSON.parse(await new Response(stdin.readable).text());
+const line = new Uint8Array(65536); // comes whole: it is shorter than what a pipe takes at once
+const { nonce, names, language, node } = JSON.parse(new TextDecoder().decode(line.subarray(0, stdin.readSync(line))));
 const modules = { __proto__: null };
 for (const name of names) modules[name] = await import(`node:${name}`);
 
