@@ -24,10 +24,6 @@ MOST_READ = 2_000
 _TABLES = (
     "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table' AND substr(name, 1, 7) <> 'sqlite_'"
 )
-_KEYS = """
-SELECT max(part.name) FROM pragma_index_list(?) AS list JOIN pragma_index_info(list.name) AS part
-WHERE list."unique" AND NOT list.partial GROUP BY list.name HAVING count(part.name) = 1 AND count(*) = 1 ORDER BY list.seq
-"""
 _REFERENCES = """
 SELECT ours.name, other.name, theirs.name FROM pragma_foreign_key_list(?1) AS key
 JOIN pragma_table_xinfo(?1) AS ours ON ours.name = key."from" COLLATE NOCASE
@@ -42,11 +38,11 @@ Way = Callable[[Sequence[str], int], Any]
 
 @dataclass
 class FilledTable:
-    """A table. keys: columns of which each tells all rows apart; foreign: the table and column that a column refers to."""
+    """A table. key: the column that tells all rows apart; foreign: the table and column that a column refers to."""
 
     columns: list[str]
     nullable: set[str]
-    keys: list[str]
+    key: str
     rows: list[Row]
     foreign: dict[str, tuple[str, str]] = field(default_factory=dict)
 
@@ -72,9 +68,9 @@ def read_tables(connection: Any) -> dict[str, FilledTable]:
         for column in table.columns:
             held = {*table.values(column)}
             for name, other in tables.items() if held and column not in table.foreign else ():
-                key = other.keys[0] if other.keys and other is not table else ""
-                if key and _refers(column, name, key) and held <= {*other.values(key)}:
-                    table.foreign[column] = name, key
+                is_named = other.key and other is not table and _refers(column, name, other.key)
+                if is_named and held <= {*other.values(other.key)}:
+                    table.foreign[column] = name, other.key
     return tables
 
 
@@ -82,12 +78,12 @@ def _table(connection: Any, name: str) -> FilledTable:
     info = [row for row in connection.execute("SELECT * FROM pragma_table_xinfo(?)", (name,)) if row[6] == 0]
     columns, primary = [row[1] for row in info], [row[1] for row in info if row[5]]
     query = f"SELECT {', '.join(map(quoted, columns))} FROM {quoted(name)} LIMIT {MOST_READ}"  # noqa: S608
-    unique = [column for (column,) in connection.execute(_KEYS, (name,))]
     nullable = {row[1] for row in info if not row[3]}.difference(primary)
-    keys = [*dict.fromkeys((primary if len(primary) == 1 else []) + unique)]
-    table = FilledTable(columns, nullable, keys, connection.execute(query).fetchall())
-    if not keys and _KEY_NAME.fullmatch(columns[0]) and 0 < len(table.rows) == len({*table.values(columns[0])}):
-        table.keys = columns[:1]
+    table = FilledTable(
+        columns, nullable, primary[0] if len(primary) == 1 else "", connection.execute(query).fetchall()
+    )
+    if not table.key and _KEY_NAME.fullmatch(columns[0]) and 0 < len(table.rows) == len({*table.values(columns[0])}):
+        table.key = columns[0]
     return table
 
 
@@ -121,13 +117,13 @@ def _drawn(
             known = [*dict.fromkeys(parents[column])] or [None]
             some = rng.sample(known, max(1, round(len(known) * rng.choice((0.4, 0.7, 1)))))
             values = rng.choices(some + some[: 1 + len(some) // 4] * rng.choice((0, 2, 4)), k=size)
-        elif column in table.keys:  # texts repeat: they are told apart by a number
+        elif column == table.key:  # texts repeat: they are told apart by a number
             more = [*range(1, size + 1)] if isinstance(own[0], int) else [*own, *(f"{own[0]} {n}" for n in range(size))]
             values = more[:size]
         else:
             shares = 0.7 if wanted else 0, fresh, 1 - fresh
             values = [rng.choice(rng.choices((wanted, usual, [value]), shares)[0]) for value in base]
-        empty = rng.choice((0, 0, 0.1, 0.25)) if column in table.nullable and column not in table.keys else 0
+        empty = rng.choice((0, 0, 0.1, 0.25)) if column in table.nullable and column != table.key else 0
         columns[column] = [None if rng.random() < empty else value for value in values]
     return columns
 

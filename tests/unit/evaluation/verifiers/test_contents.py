@@ -117,10 +117,10 @@ def test_keys_that_are_not_declared_are_told_by_names_and_values() -> None:
         CREATE TABLE trips (trip_id, city_id); INSERT INTO trips VALUES (1, 1), (2, 3);
     """
     tables = read_tables(opened(made(script)))
-    assert tables["cities"].keys == ["id"]
-    assert tables["people"].keys == [], "id has a value twice"
+    assert tables["cities"].key == "id"
+    assert tables["people"].key == "", "id has a value twice"
     assert tables["people"].foreign == {"city_id": ("cities", "id")}
-    assert tables["trips"].keys == ["trip_id"]
+    assert tables["trips"].key == "trip_id"
     assert tables["trips"].foreign == {}, "there is no city 3"
 
 
