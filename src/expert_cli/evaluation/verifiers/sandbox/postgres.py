@@ -43,6 +43,7 @@ ulimit -v 1048576 2> /dev/null  # KiB of each process of the server; macOS has n
 exec 2> log
 "$0/initdb" -D data -U owner --pwfile=password --auth=scram-sha-256 --no-sync -E UTF8 > /dev/null < /dev/null &&
   "$0/postgres" --single -D data postgres < roles > /dev/null || { tail -n 1 log; exit; }
+rm password roles
 "$0/postgres" -D data -k "$PWD" --listen_addresses= --fsync=off --max_connections=40 --shared_buffers=32MB \\
   --temp_file_limit=65536 --jit=off --autovacuum=off --max_parallel_workers_per_gather=0 \\
   --client_connection_check_interval=1s --log_min_messages=fatal > /dev/null &
