@@ -63,7 +63,8 @@ def read_tables(connection: Any) -> dict[str, FilledTable]:
             tables[name] = _table(connection, name)
     for name, table in tables.items():
         for column, other, key in connection.execute(_REFERENCES, (name,)).fetchall():
-            table.foreign |= {column: (other, key)} if other in tables and column in table.columns else {}
+            if column in table.columns and other in tables and key in tables[other].columns:
+                table.foreign[column] = other, key
     for table in tables.values():
         for column in table.columns:
             held = {*table.values(column)}
@@ -153,7 +154,7 @@ def database_contents(file: bytes, dialect: Dialect = "sqlite") -> Way:
             into = f"{quoted(name)} ({', '.join(map(quoted, made[name]))})"
             insert = f"INSERT OR IGNORE INTO {into} VALUES ({', '.join('?' * len(made[name]))})"  # noqa: S608
             for row in zip(*made[name].values(), strict=True):
-                with suppress(apsw.Error):  # of a STRICT table, or a key that is a whole number
+                with suppress(apsw.Error, OverflowError):  # of a STRICT table, or a key that is a whole number
                     connection.execute(insert, row)
         left = -1
         while left != (left := connection.total_changes()):  # a row that is gone may leave others without a parent
