@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import cache
 from importlib.metadata import entry_points
 
+from expert_cli.errors import EnvironmentProblem
 from expert_cli.evaluation.verifiers import values
 from expert_cli.evaluation.verifiers.case import Case
 from expert_cli.evaluation.verifiers.command import CommandCase
@@ -33,6 +34,11 @@ def known_verifiers() -> list[str]:
 
 @cache
 def verifier(name: str) -> type[Case] | None:
-    """Return what judges cases of a name; None: nobody brings it."""
-    brought = (point.load() for point in entry_points(group=GROUP, name=name))
-    return VERIFIERS.get(name) or next(brought, None)
+    """Return what judges cases of a name; None: nobody brings it. Raises EnvironmentProblem for one that cannot be loaded."""
+    for point in () if name in VERIFIERS else entry_points(group=GROUP, name=name):
+        try:
+            return point.load()  # type: ignore[no-any-return]
+        except Exception as error:  # another package's code raises anything
+            told = f"the verifier {name} ({point.value}) cannot be loaded: {type(error).__name__}: {error}"
+            raise EnvironmentProblem(told, "install another version of its package, or tell its authors") from error
+    return VERIFIERS.get(name)

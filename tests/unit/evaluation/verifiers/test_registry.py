@@ -15,7 +15,7 @@ import pytest
 
 import expert_cli
 from expert_cli.commands.evaluate import evaluate
-from expert_cli.errors import InputError
+from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.evaluation.cases import EvalCase, read_cases
 from expert_cli.evaluation.evaluate import grade_kept
 from expert_cli.evaluation.extract import extract
@@ -124,11 +124,12 @@ class RhymeCase(Case):
 
 @pytest.fixture
 def brought(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Entry points of packages: a verifier, and one of a name of ours."""
+    """Entry points of packages: a verifier, one whose module is gone, one of a name of ours."""
     package = types.ModuleType("rhymes")
     exec(RHYMES, vars(package))  # noqa: S102
     monkeypatch.setitem(sys.modules, "rhymes", package)
-    points = [EntryPoint(name, "rhymes:RhymeCase", "") for name in ("rhyme", "sql")]
+    named = {"rhyme": "rhymes:RhymeCase", "broken": "rhymes.gone:Case", "sql": "rhymes:RhymeCase"}
+    points = [EntryPoint(name, of, "") for name, of in named.items()]
     monkeypatch.setattr(
         registry, "entry_points", lambda group, name=None: [one for one in points if name in (None, one.name)]
     )
@@ -146,9 +147,11 @@ def judged_by(folder: Path, verifier: str) -> list[str]:
 
 @pytest.mark.usefixtures("brought")
 def test_a_package_brings_a_verifier(tmp_path: Path) -> None:
-    assert registry.known_verifiers() == [*VERIFIERS, "rhyme"]
+    assert registry.known_verifiers() == [*VERIFIERS, "broken", "rhyme"]
     assert judged_by(tmp_path, "rhyme") == ["correct", "wrong", "correct"]
     assert type(asked(tmp_path, "sql").case) is VERIFIERS["sql"], "a name of ours stays ours"
+    with pytest.raises(EnvironmentProblem, match=r"verifier broken \(rhymes.gone:Case\) cannot be loaded: ModuleNotFound"):
+        judged_by(tmp_path, "broken")
     with pytest.raises(InputError, match=r"cases\.jsonl:1: verifier: there is no 'sonnet'") as raised:
         judged_by(tmp_path, "sonnet")
-    assert raised.value.hint.endswith("command, rhyme")
+    assert raised.value.hint.endswith("command, broken, rhyme")
