@@ -150,7 +150,9 @@ def test_a_package_brings_a_verifier(tmp_path: Path) -> None:
     assert registry.known_verifiers() == [*VERIFIERS, "broken", "rhyme"]
     assert judged_by(tmp_path, "rhyme") == ["correct", "wrong", "correct"]
     assert type(asked(tmp_path, "sql").case) is VERIFIERS["sql"], "a name of ours stays ours"
-    with pytest.raises(EnvironmentProblem, match=r"verifier broken \(rhymes.gone:Case\) cannot be loaded: ModuleNotFound"):
+    with pytest.raises(
+        EnvironmentProblem, match=r"verifier broken \(rhymes.gone:Case\) cannot be loaded: ModuleNotFound"
+    ):
         judged_by(tmp_path, "broken")
     with pytest.raises(InputError, match=r"cases\.jsonl:1: verifier: there is no 'sonnet'") as raised:
         judged_by(tmp_path, "sonnet")
