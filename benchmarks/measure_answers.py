@@ -26,7 +26,7 @@ from typing import Any, TypeVar
 from expert_cli.config.plan import trained_adapter
 from expert_cli.evaluation.cases import EvalCase
 from expert_cli.evaluation.evaluate import Answering, cases_of, check_gradable, write_answers
-from expert_cli.evaluation.grade import CASE_TIMEOUT_S, beside, grade
+from expert_cli.evaluation.grade import CASE_TIMEOUT_S, NOTHING, grade
 from expert_cli.inference.expert import Expert, open_expert
 from expert_cli.inference.expert_config import GenerationConfig, Grammar, Stop, decoding_for, generation_config
 from expert_cli.manifest.key import GrammarType
@@ -93,7 +93,7 @@ class Measured:
                 "without": free.as_json()["failures"].get("unknown_name", 0),
             },
             "with": held.as_json(),
-            "without": beside(free, held, {}),
+            "without": free.beside(held, {}),
             "parts": parts,
         }
 
@@ -121,13 +121,15 @@ class Measured:
         return rows, costs
 
     def _asked(self, cases: Sequence[EvalCase], settings: GenerationConfig) -> Row:
-        written = write_answers(self.expert.model, self.expert.renderer, cases, settings, NullReporter(), Answering(""))
-        answers = [[(one.answer, one.stop) for one in row.samples or [row]] for row in written.answers]
+        answering = Answering("", NullReporter(), NOTHING)
+        found = write_answers(self.expert.model, self.expert.renderer, cases, settings, answering)
+        rows, told = [one.row for one in found.answers], found.generation or {}
+        answers = [[(one.answer, one.stop) for one in row.samples or [row]] for row in rows]
         return {
             "answers": answers,
-            "tokens": written.told["tokens"],
-            "seconds": written.told["seconds"],
-            "free_text": (written.grammar or {}).get("free", 0),
+            "tokens": told["tokens"],
+            "seconds": told["seconds"],
+            "free_text": (found.grammar or {}).get("free", 0),
         }
 
 

@@ -105,7 +105,7 @@ def test_the_notebook_runs(tmp_path: Path) -> None:
             values |= {"MANIFEST": folder / "manifest.json", "BASE_MODEL": str(model), "OUTPUT": tmp_path / "run"}
             values |= {"MAX_STEPS": 2, "CASES": 3}
     assert values["result"].document["steps"] == 2
-    assert values["evaluated"].evaluation.share["cases"] == 3
+    assert values["evaluated"].share["cases"] == 3
     assert isinstance(values["answer"], str)
 
 

@@ -17,6 +17,7 @@ from expert_cli.data.templates.make_template import OWN
 from expert_cli.errors import InputError
 from expert_cli.evaluation.evaluate import NEW_TOKENS_OF_BASE as NEW_TOKENS
 from expert_cli.evaluation.evaluate import Answering, _prompt, cases_of, drawn_shots, evaluate_adapter, write_answers
+from expert_cli.evaluation.grade import NOTHING
 from expert_cli.inference.expert import base_renderer, open_expert
 from expert_cli.inference.expert_config import GenerationConfig
 from expert_cli.model.tokenizer import load_tokenizer
@@ -62,8 +63,8 @@ def test_the_base_model_is_asked_in_its_own_template(by: TrainedAdapter, documen
     cases = cases_of(by.plan, None)
     settings = GenerationConfig(NEW_TOKENS, 16)
     with expert.model.disable_adapter():
-        written = write_answers(expert.model, renderer, cases, settings, NullReporter(), Answering(""))
-    assert [one.answer for one in written.answers] == [row["answer"] for row in document["baseline"]["answers"]]
+        found = write_answers(expert.model, renderer, cases, settings, Answering("", NullReporter(), NOTHING))
+    assert [one.row.answer for one in found.answers] == [row["answer"] for row in document["baseline"]["answers"]]
 
 
 def test_its_answers_are_as_long_as_they_need(by: TrainedAdapter, document: dict[str, Any]) -> None:
@@ -75,7 +76,7 @@ def test_its_answers_are_as_long_as_they_need(by: TrainedAdapter, document: dict
     (one,) = cases_of(by.plan, None, 1)
     long = [replace(one, case=one.case.model_copy(update={"expected": "x" * 2000}))]
     heard = Told()
-    found = evaluate_adapter(by, long, GenerationConfig(8, 4), heard, case_timeout_s=2, shots=0)
+    found = evaluate_adapter(by, long, GenerationConfig(8, 4), heard, NOTHING, shots=0)
     need = found.bases["baseline"]["generation"]["max_new_tokens"] // 2
     assert need > NEW_TOKENS // 2
 
@@ -89,7 +90,7 @@ def test_examples_are_training_rows_as_turns(by: TrainedAdapter, document: dict[
     turns = [(row["instruction"], row["output"]) for row in rows]
     text = "".join(f"<|im_start|>user>{q}<|im_end|>\n<|im_start|>assistant>{a}<|im_end|>\n" for q, a in turns)
     question = f"<|im_start|>user>{asked[0].prompt}<|im_end|>\n<|im_start|>assistant>"
-    assert renderer.decode(_prompt(renderer, asked[0], shots)) == text + question
+    assert renderer.decode(_prompt(renderer, asked[0].prompt, shots)) == text + question
     other = replace(by, plan=replace(by.plan, run=replace(by.plan.run, seed=7)))
     assert drawn_shots(other, 2, asked, NullReporter()) != shots
 

@@ -17,7 +17,7 @@ import expert_cli
 from expert_cli import api
 from expert_cli.errors import ExpertError
 from expert_cli.inference.expert import open_expert
-from expert_cli.inference.expert_config import DecodingConfig, GenerationConfig, generation_config
+from expert_cli.inference.expert_config import GenerationConfig, generation_config
 from expert_cli.runs.metrics import read_json
 from expert_cli.utils.files import sha256_of
 from expert_cli.utils.reporter import NullReporter
@@ -74,12 +74,11 @@ def own(expert: Path) -> Path:
 
 
 def test_samples_are_drawn_by_the_manifests_decoding_where_that_lets_them_differ() -> None:
-    settings = generation_config(DecodingConfig(0.7, 0.9, stop_sequences=("###",)), 8, 4, samples=3)
+    settings = generation_config(GenerationConfig(temperature=0.7, top_p=0.9, stops=("###",)), 8, 4, samples=3)
     assert (settings.temperature, settings.top_p, settings.stops, settings.samples) == (0.7, 0.9, ("###",), 3)
-    for written, drawn_at in ((None, 0.8), (0, 0.8), (0.29, 0.8), (0.3, 0.3), (1.5, 1.5)):
-        assert generation_config(DecodingConfig(written), 8, 4, samples=1) == replace(
-            SETTINGS, temperature=drawn_at, samples=1
-        )
+    for written, drawn_at in ((0, 0.8), (0.29, 0.8), (0.3, 0.3), (1.5, 1.5)):
+        drawn = generation_config(GenerationConfig(temperature=written), 8, 4, samples=1)
+        assert drawn == replace(SETTINGS, temperature=drawn_at, samples=1)
 
 
 def test_samples_are_counted_told_and_judged_again(expert: Path, tmp_path: Path) -> None:
@@ -172,9 +171,9 @@ def test_it_goes_on_where_it_was_stopped(expert: Path, tmp_path: Path) -> None:
     made = len(list(filter(None, lines)))
     assert 2 <= made < whole.asked
     kept.write_text("\n".join([*lines, lines[-1][:20]]), encoding="utf-8")  # killed while it wrote
-    assert expert_cli.evaluate(run, reporter=second, **asked).evaluation.answers == expected.evaluation.answers
+    assert expert_cli.evaluate(run, reporter=second, **asked).answers == expected.answers
     assert second.asked == whole.asked - made
     assert not kept.exists()
     kept.write_text("\n".join(line.replace('["', '["0', 1) for line in lines), encoding="utf-8")  # of another pass
-    assert expert_cli.evaluate(run, reporter=other, **asked).evaluation.answers == expected.evaluation.answers
+    assert expert_cli.evaluate(run, reporter=other, **asked).answers == expected.answers
     assert other.asked == whole.asked

@@ -96,4 +96,4 @@ def test_a_hybrid_trains_one_document_a_row_and_answers(tmp_path: Path) -> None:
     losses = projects.logged(done.output, "loss")
     assert losses[8] < losses[1]
     found = expert_cli.evaluate(done.output, max_new_tokens=4, offline=True)
-    assert found.evaluation.share["cases"] == 3
+    assert found.share["cases"] == 3

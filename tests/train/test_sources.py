@@ -94,7 +94,7 @@ def test_cases_are_shown_their_database_and_the_evaluation_keeps_that(expert: Pa
     assert (answer["schema_prompt"], answer["question"]) == (SHOWN, {"prompt": QUESTION, "input": TABLES})
     valid(document, "evaluate")
     again = api.evaluate(answers=expert / "evaluation.json")
-    assert again.evaluation.passed == found.evaluation.passed
+    assert again.passed == found.passed
 
 
 def test_a_manifest_that_shows_otherwise_does_not_change_what_the_expert_is_shown(expert: Path) -> None:

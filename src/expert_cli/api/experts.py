@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from expert_cli.evaluation.audit import Audit
-    from expert_cli.evaluation.grade import Evaluated
+    from expert_cli.evaluation.grade import Evaluation
     from expert_cli.inference.chat_session import Chat
 
 
@@ -50,7 +50,7 @@ def evaluate(
     without_walls: bool = False,
     offline: bool = False,
     reporter: Reporter = NullReporter(),
-) -> Evaluated:
+) -> Evaluation:
     """Let an expert answer its cases, and grade the answers: an adapter, or what a server serves; or answers that are there.
 
     Of all of the expert's own cases, evaluation.json, model card and report of its run directory are written as well.

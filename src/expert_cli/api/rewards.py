@@ -56,5 +56,5 @@ def dense_reward(
 
     if len(prompts) != len(completions):
         raise InputError(f"{len(prompts)} prompts, {len(completions)} completions", "give one prompt a completion")
-    allowed = Permissions(allow_commands, without_walls)
-    return [DENSE.get(one.kind, 0.0) for one in grades(completions, columns, Path(root), timeout_s, allowed)]
+    allowed = Permissions(allow_commands, without_walls, timeout_s)
+    return [DENSE.get(one.kind, 0.0) for one in grades(completions, columns, Path(root), allowed)]

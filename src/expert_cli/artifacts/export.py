@@ -32,7 +32,8 @@ from expert_cli.config.run_config import RunConfig
 from expert_cli.data.store.store_files import drawn_prompts
 from expert_cli.errors import IntegrityError
 from expert_cli.inference import expert as experts
-from expert_cli.inference.expert_config import ExpertConfig, GenerationConfig, decoding_for, decoding_of
+from expert_cli.inference.expert import PromptRenderer
+from expert_cli.inference.expert_config import GenerationConfig, decoding_for, decoding_of
 from expert_cli.inference.generate import Request, generate
 from expert_cli.manifest.key import Dtype, Quantization
 from expert_cli.model.loading.base_model import LocalModel
@@ -62,7 +63,7 @@ Agreement = Mapping[str, Any]
 def save_adapter(
     model: PeftModel,
     source: LocalModel,
-    renderer: experts.PromptRenderer,
+    renderer: PromptRenderer,
     plan: Plan,
     done: FitResult | None,
     paths: RunPaths,
@@ -76,8 +77,7 @@ def save_adapter(
     if told := part(read_json(paths.run_json), "init_adapter"):
         line = f"`{short_place(told['path'])}`, SHA-256 `{told['sha256']}`"
         cards.put_section(beside / "README.md", "Trained on from", [line])
-    asked = experts.expert_config(decoding_of(plan.loaded.manifest, separators), renderer, plan.run.data.schema_prompt)
-    describe(beside, plan.run, source, renderer, asked, cards.PROMPT)
+    describe(beside, plan.run, source, renderer, decoding_of(plan.loaded.manifest, separators), cards.PROMPT)
     files.sync_folder(beside)
     files.remove(paths.adapter)
     beside.rename(paths.adapter)
@@ -85,7 +85,7 @@ def save_adapter(
 
 
 def describe(
-    folder: Path, run: RunConfig, source: LocalModel, renderer: experts.PromptRenderer, asked: ExpertConfig, prompt: str
+    folder: Path, run: RunConfig, source: LocalModel, by: PromptRenderer, decoding: GenerationConfig, prompt: str
 ) -> None:
     """Say beside an adapter's weights, in its configuration and its card, what its base model is and how it is asked."""
     held, compute, rope = run.model.quantization, DTYPES[run.compute.dtype], dict(run.model.rope_scaling)
@@ -95,16 +95,19 @@ def describe(
     told |= {"dtype": str(dtype).removeprefix("torch."), "rope_parameters": rope}
     told |= {"quantization_config": BitsAndBytesConfig(**quantized).to_dict() if quantized else None}
     config = {**read_json(folder / CONFIG), "base_model_name_or_path": source.address}
-    write_json(folder / BASE, {**told, "template": renderer.template.fingerprint})
+    write_json(folder / BASE, {**told, "template": by.template.fingerprint})
     write_json(folder / CONFIG, config)
-    renderer.tokenizer.hf.chat_template = renderer.template.jinja
-    renderer.tokenizer.hf.save_pretrained(folder)
+    by.tokenizer.hf.chat_template = by.template.jinja
+    by.tokenizer.hf.save_pretrained(folder)
     if rope:  # all of the rotary positions, because they replace the model's
         rope = {**(read_json(source.folder / "config.json").get("rope_parameters") or {}), **rope}
     base = "base" if source.gguf and not source.hub_id else source.address
-    values = {"held": held, "quantized": quantized, "dtype": dtype, "rope": rope, "package": source.kind == "package"}
-    cards.put_usage(folder / "README.md", asked, prompt, source=source, base=base, **values)
-    cards.put_token_rows(folder / "README.md", config, renderer.tokenizer.hf, is_adapter=True)
+    values: dict[str, Any] = {"held": held, "quantized": quantized, "dtype": dtype, "rope": rope}
+    asked = experts.expert_files(decoding, by, run.data.schema_prompt)
+    cards.put_usage(
+        folder / "README.md", *asked, prompt, source=source, base=base, package=source.kind == "package", **values
+    )
+    cards.put_token_rows(folder / "README.md", config, by.tokenizer.hf, is_adapter=True)
 
 
 def in_words(agreement: Mapping[str, Agreement]) -> list[str]:
@@ -122,7 +125,8 @@ def export_expert(
     source = experts.locate_base(run, report)
     tokenizer = load_tokenizer(source.folder)
     renderer = experts.trained_renderer(run, tokenizer, trained.origin)
-    asked = experts.expert_config(decoding_for(trained), renderer, run.data.schema_prompt)
+    decoding = decoding_for(trained)
+    asked = experts.expert_files(decoding, renderer, run.data.schema_prompt)
     whole = [*(["merged"] if merge else []), *([f"gguf {gguf}"] if gguf else [])]
     document: dict[str, Any] = {"expert": run.expert, "base_model": run.model.name, "base_sha256": source.sha256}
     document |= {"output": str(output), "forms": whole or ["adapter"], "adapter_sha256": sha256_of(adapter / WEIGHTS)}
@@ -140,14 +144,14 @@ def export_expert(
         head.data.library_name = "transformers" if merge else "gguf" if gguf else "peft"
         write_text(card, str(head))
         if whole:
-            agreement = _write_whole(trained, asked, beside, prompts, whole, report)
+            agreement = _write_whole(trained, decoding, beside, prompts, whole, report)
             file = next((path.name for path in beside.glob("*.gguf")), "")
-            cards.put_usage(card, asked, prompt, merged=merge, gguf=file, base=".", dtype="torch.bfloat16")
+            cards.put_usage(card, *asked, prompt, merged=merge, gguf=file, base=".", dtype="torch.bfloat16")
             cards.put_token_rows(card, read_json(adapter / CONFIG), tokenizer.hf, is_adapter=False)
         else:
             for name in (WEIGHTS, CONFIG):  # not the state of training beside a checkpoint's
                 shutil.copyfile(adapter / name, beside / name)
-            describe(beside, run, source, renderer, asked, prompt)
+            describe(beside, run, source, renderer, decoding, prompt)
         form = f"the model with its adapter merged ({', '.join(whole)})" if whole else "the adapter"
         told = "\n\n".join(f"{line}." for line in (f"This folder holds {form}", *in_words(agreement)))
         weights = [path for path in sorted(beside.iterdir()) if path.suffix in (".safetensors", ".gguf")]
@@ -163,7 +167,12 @@ def export_expert(
 
 
 def _write_whole(
-    trained: TrainedAdapter, asked: ExpertConfig, folder: Path, prompts: Prompts, forms: Sequence[str], report: Reporter
+    trained: TrainedAdapter,
+    decoding: GenerationConfig,
+    folder: Path,
+    prompts: Prompts,
+    forms: list[str],
+    report: Reporter,
 ) -> dict[str, Agreement]:
     """Write the model with its adapter in it; return how what was written compares.
 
@@ -192,7 +201,7 @@ def _write_whole(
         # nothing of a quantization is left in its config
         plain: Any = experts.load_base_of(_held(run, "none", "bf16"), base)
         plain.load_state_dict({name: value.to(plain.dtype) for name, value in model.state_dict().items()})
-        plain.config.use_cache, plain.generation_config = True, asked.generation()
+        plain.config.use_cache, plain.generation_config = True, experts.expert_files(decoding, renderer)[1]
         with quiet():
             plain.save_pretrained(folder)
         renderer.tokenizer.hf.chat_template = renderer.template.jinja
@@ -203,7 +212,9 @@ def _write_whole(
         file = folder / f"{slug(run.expert)}-{kind}.gguf"
         report.info(f"writing {file.name}")
         write_gguf(file, model, renderer, name=run.expert, kind=kind)
-        write_text(folder / "Modelfile", modelfile(file.name, renderer.template, asked))
+        write_text(
+            folder / "Modelfile", modelfile(file.name, renderer.template, decoding, renderer.spelled(renderer.ends))
+        )
         written["gguf"] = lambda: load_gguf(file, torch.float32)
     del model
     agreement = {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,7 +19,7 @@ from transformers import PreTrainedModel
 from expert_cli.data.templates.chat import Template
 from expert_cli.errors import ExpertError, InputError
 from expert_cli.inference.expert import PromptRenderer
-from expert_cli.inference.expert_config import ExpertConfig
+from expert_cli.inference.expert_config import GenerationConfig
 from expert_cli.model.loading.gguf import RULES, pre_tokenizer
 from expert_cli.model.tokenizer import TokenizerInfo
 
@@ -116,21 +116,20 @@ def _rule(tokenizer: TokenizerInfo) -> str:
     raise _refused(f"this tokenizer splits text in a way without a name here ({', '.join(RULES)} have one)")
 
 
-def modelfile(gguf_name: str, template: Template, asked: ExpertConfig) -> str:
-    """Return the Modelfile, greedy without a temperature."""
+def modelfile(gguf_name: str, template: Template, decoding: GenerationConfig, ends: Iterable[str]) -> str:
+    """Return the Modelfile, greedy without a temperature. ends: tokens that end an answer."""
     place = "\ue000"
     text = template.prompt([{"role": "user", "content": place}]).removeprefix(template.bos_token)
     if text.count(place) != 1 or '"""' in text:
         raise ExpertError(f"the template {template.name} cannot be written into a Modelfile")
     # braces would open or close an action in Go's template language
     text = re.sub(r"\{\{|\}\}", lambda braces: f'{{{{ "{braces[0]}" }}}}', text).replace(place, "{{ .Prompt }}")
-    values = {"temperature": 0, **asked.decoding.sampling()}
-    stops = [*asked.end_tokens, *asked.decoding.stop_sequences]
+    values = {"temperature": 0, **decoding.sampling()}
     lines = [
         f"FROM ./{gguf_name}",
         f'TEMPLATE """{text}"""',
         *(f"PARAMETER {name} {value:g}" for name, value in values.items()),
         # Ollama (parser/parser.go, unquote) takes off the quotes and undoes no escape: line feeds and quotes stand raw
-        *(f'PARAMETER stop """{stop}"""' for stop in dict.fromkeys(stops)),
+        *(f'PARAMETER stop """{stop}"""' for stop in dict.fromkeys((*ends, *decoding.stops))),
     ]
     return "\n".join(lines) + "\n"

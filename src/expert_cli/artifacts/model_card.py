@@ -16,7 +16,7 @@ import jinja2
 from expert_cli.artifacts.report import page_part
 from expert_cli.config.adapter_origin import EXPERT_CONFIG
 from expert_cli.config.plan import Plan
-from expert_cli.inference.expert_config import GENERATION_CONFIG, ExpertConfig
+from expert_cli.inference.expert_config import GENERATION_CONFIG
 from expert_cli.manifest.key import CARD
 from expert_cli.runs.fit_result import FitResult
 from expert_cli.runs.metrics import BASES, base_title, grammar_in_words, sample_shares
@@ -59,22 +59,21 @@ def model_card(plan: Plan, done: FitResult | None, base: str) -> str:
     return "\n".join(parts)
 
 
-def put_usage(card: Path, asked: ExpertConfig, prompt: str, **values: Any) -> None:
+def put_usage(card: Path, told: dict[str, Any], generation: Any, prompt: str, **values: Any) -> None:
     """Say how the expert is asked, in expert.json and generation_config.json, too, and how it is loaded: page/loading.md.j2,
     which takes the values.
     """
-    told, generation = asked.as_json(), asked.generation()
     write_json(card.with_name(EXPERT_CONFIG), told)
     generation.save_pretrained(card.parent)
-    if asked.decoding.grammar is not None and asked.decoding.grammar.json_schema is not None:
-        write_json(card.with_name("schema.json"), asked.decoding.grammar.json_schema)
-    told["example"]["ids"] = "in expert.json"
+    if schema := (told["decoding"]["grammar"] or {}).get("json_schema"):
+        write_json(card.with_name("schema.json"), schema)
+    told = {**told, "example": {**told["example"], "ids": "in expert.json"}}
     lines = []
     for name, values_of in ((EXPERT_CONFIG, told), (GENERATION_CONFIG, generation.to_diff_dict())):
         known = json.dumps({key: value for key, value in values_of.items() if value}, indent=2, ensure_ascii=False)
         lines += [f"As `{name}` says:", "", "```json", known, "```", ""]
     put_section(card, "How it is asked", lines[:-1])
-    put_section(card, "Loading", _rendered("loading.md.j2", **values, asked=asked, prompt=prompt, spelled=repr))
+    put_section(card, "Loading", _rendered("loading.md.j2", **values, schema=schema, prompt=prompt, spelled=repr))
 
 
 def _rendered(page: str, **values: Any) -> list[str]:

@@ -50,7 +50,7 @@ def audit(
 def _show(console: Console, found: Audit) -> None:
     document = found.as_json()
     counts = [plural(document[name], name.removesuffix("s")) for name in ("rows", "cases", "errors", "warnings")]
-    console.text(f"{found.expert}: {', '.join(counts[:2])}; {', '.join(counts[2:])}")
+    console.text(f"{document['expert']}: {', '.join(counts[:2])}; {', '.join(counts[2:])}")
     for name, reason in document["not_checked"].items():
         console.warning(f"{name}: {reason}")
     for name, check in document["checks"].items():

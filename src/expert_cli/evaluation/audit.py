@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from expert_cli.config.plan import Plan
-from expert_cli.config.run_config import RunConfig
 from expert_cli.data.rows import Row, asked_hash
 from expert_cli.data.select import select_rows
 from expert_cli.data.sources import LocatedData, locate_data
@@ -39,6 +38,8 @@ MAX_EXAMPLES = 5
 PROGRAMS = 200
 """So many answers that are programs are parsed, evenly spread."""
 TIMEOUT_S = 10.0
+SYNTAX = ("syntax error", "incomplete", "unrecognized", "one statement")
+"""What SQLite says of a query that no tables make right."""
 VALUES = ("json", "number", "choice", "exact")
 """Verifiers of values: of two that answer one question and differ, one is wrong."""
 CHECKS: dict[str, tuple[str, str, str]] = {
@@ -85,8 +86,7 @@ class AuditRow(NamedTuple):
 class Audit:
     """What was looked at and what was found, by check and place; not_checked: why a check was left out."""
 
-    expert: str
-    manifest: Path
+    plan: Plan
     verifier: str
     files: list[str]
     case_files: list[str]
@@ -112,17 +112,16 @@ class Audit:
 
     def as_json(self) -> dict[str, Any]:
         """Return the document of `audit --json` (docs/INTERFACE.md)."""
-        counted = {"rows": len(self.rows) + self.unreadable, "cases": len(self.cases)}
-        checks = {}
+        counted, checks = {"rows": len(self.rows) + self.unreadable, "cases": len(self.cases)}, {}
         for name, count in self.counts.items():
             severity, of, meaning = CHECKS[name]
             told = {"severity": severity, "of": of, "meaning": meaning, "count": count}
             examples = [_example(*one) for one in [*self.found[name].items()][:MAX_EXAMPLES]]
             checks[name] = {**told, "share": count / max(1, counted[of]), "examples": examples}
         return {
-            **{name: str(getattr(self, name)) for name in ("expert", "manifest", "verifier")},
-            "files": self.files,
-            "case_files": self.case_files,
+            "expert": self.plan.run.expert,
+            "manifest": str(self.plan.run.manifest),
+            **{name: getattr(self, name) for name in ("verifier", "files", "case_files")},
             **counted,
             "errors": self.errors,
             "warnings": sum(self.counts.values()) - self.errors,
@@ -140,40 +139,46 @@ def _example(where: str, told: tuple[str, str]) -> dict[str, Any]:
 
 def audit_data(plan: Plan, case_files: Sequence[Path], verifier: str, limit: int | None, report: Reporter) -> Audit:
     """Make every check of an expert's rows and cases. verifier: "" = that of the cases. limit: rows, evenly spread."""
-    run, cases = plan.run, [case for path in case_files for case in read_cases(path)]
-    located = locate_data(run.data, report)
-    data = replace(run.data, validation=(), validation_share=0.0, schema_prompt=None)  # of bad rows each is told
+    cases = [case for path in case_files for case in read_cases(path)]
+    located = locate_data(plan.run.data, report)
+    data = replace(plan.run.data, validation=(), validation_share=0.0, schema_prompt=None)  # of bad rows each is told
     selected = select_rows(data, LocatedData(located.train, ()), report, bad_share=1.0)
     rows = [*{row.where: AuditRow.of(row) for row in selected.rows()}.values()]
-    count = min(limit or len(rows), len(rows))
-    rows = [rows[(2 * part + 1) * len(rows) // (2 * count)] for part in range(count)]
     verifiers, bad = {case.case.verifier for case in cases}, selected.reports["train"]
     verifier = verifier or (verifiers.pop() if len(verifiers) == 1 else "")
     files = [str(path) for one in located.train for path in one.files]
-    audit = Audit(run.expert, run.manifest, verifier, files, [*map(str, case_files)], rows, cases, bad.dropped.total())
+    rows = _spread(rows, limit or len(rows))
+    audit = Audit(plan, verifier, files, [*map(str, case_files)], rows, cases, bad.dropped.total())
     for where, _, reason in (told.partition(": ") for told in bad.examples):
         audit.add("unreadable", where, reason, "")
-    for check in (_run_answers, _run_cases, _check_texts, _check_lengths, _check_repeats):
-        check(audit, plan, report)
+    _run_answers(audit, report)
+    _run_cases(audit, report)
+    _check_texts(audit)
+    _check_lengths(audit)
+    _check_repeats(audit, report)
     return audit
 
 
-def _run_answers(audit: Audit, plan: Plan, report: Reporter) -> None:
+def _spread(rows: list[AuditRow], most: int) -> list[AuditRow]:
+    return rows[:: max(1, -(-len(rows) // most))] if rows else rows
+
+
+def _run_answers(audit: Audit, report: Reporter) -> None:
     """Run the answers of rows as far as can be done without a case of their own: no result is held against another."""
-    kind, decoding = registered(audit.verifier), plan.loaded.manifest.training.decoding
-    mine, left = [one for one in audit.cases if one.case.verifier == audit.verifier], Counter[str]()
+    kind, decoding = registered(audit.verifier), audit.plan.loaded.manifest.training.decoding
+    mine = [one for one in audit.cases if one.case.verifier == audit.verifier]
     if audit.verifier == "sql" and decoding is not None and decoding.grammar_type == "sql-postgres":
-        left["queries of PostgreSQL are not run here"] += len(audit.rows)
+        left = {"queries of PostgreSQL are not run here": len(audit.rows)}
     elif audit.verifier == "sql" and kind is not None:
-        left += _compile_queries(audit, kind.fences, plan.run)
+        left = _compile_queries(audit, kind.fences)
     elif not mine or audit.verifier in ("exact", "regex", "contains_all", "command"):
         told = f"answers of the verifier {audit.verifier} are only judged with a case"
-        left[told if audit.verifier else "no cases tell how"] += len(audit.rows)
+        left = {told if audit.verifier else "no cases tell how": len(audit.rows)}
     else:
-        left += _give_to_a_case(audit, mine, report)
-    if left:
-        reasons = "; ".join(f"{count:,} ({reason})" for reason, count in left.most_common(3))
-        audit.not_checked["does_not_run"] = f"{left.total():,} of {len(audit.rows):,} answers are not run: {reasons}"
+        left = _give_to_a_case(audit, mine, report)
+    if count := sum(left.values()):
+        reasons = "; ".join(f"{left[reason]:,} ({reason})" for reason in sorted(left, key=lambda one: -left[one])[:3])
+        audit.not_checked["does_not_run"] = f"{count:,} of {len(audit.rows):,} answers are not run: {reasons}"
 
 
 def _give_to_a_case(audit: Audit, mine: Sequence[EvalCase], report: Reporter) -> Counter[str]:
@@ -182,15 +187,15 @@ def _give_to_a_case(audit: Audit, mine: Sequence[EvalCase], report: Reporter) ->
     every = [*dict.fromkeys(label for one in mine for label in getattr(one.case, "labels", ()))]
     change, fields = {"labels": every, "perturb": None}, type(chosen.case).model_fields
     case = chosen.case.model_copy(update={name: value for name, value in change.items() if name in fields})
-    rows = audit.rows[:: -(-len(audit.rows) // PROGRAMS)] if case.starts else audit.rows
+    rows = _spread(audit.rows, PROGRAMS) if case.starts else audit.rows
     left = Counter({f"of programs {PROGRAMS} are parsed": len(audit.rows) - len(rows)})
     with late_progress(report, "judging", len(rows), "answers") as show:
         for done, row in enumerate(rows, start=1):
             show(done)
-            kind, detail = "", ""
+            kind, detail = "invalid", "it does not parse, or is none of the labels"
             try:
-                if case.result_key(extract(row.answer, case.fences), chosen.file, TIMEOUT_S) is None:
-                    kind, detail = "invalid", "it does not parse, or is none of the labels"
+                if case.result_key(extract(row.answer, case.fences), chosen.file, TIMEOUT_S) is not None:
+                    continue
             except Stopped as stopped:
                 kind, detail = stopped.kind, stopped.detail
             if kind in ("refused", "timeout", "too_large"):
@@ -202,15 +207,14 @@ def _give_to_a_case(audit: Audit, mine: Sequence[EvalCase], report: Reporter) ->
     return +left
 
 
-def _compile_queries(audit: Audit, fences: frozenset[str], run: RunConfig) -> Counter[str]:
-    databases, no_tables, left = run.data.schema_prompt, compiler({}), Counter[str]()
+def _compile_queries(audit: Audit, fences: frozenset[str]) -> Counter[str]:
+    databases, no_tables, left = audit.plan.run.data.schema_prompt, compiler({}), Counter[str]()
     for row in audit.rows:
         file = databases.file_named(row.database) if databases and row.database else Path()
         found = compiler_for(file if file.is_file() else None, row.input) or compiler_for(None, row.question)
         query = extract(row.answer, fences)
         fault = (found or no_tables)(query)
-        is_syntax = any(words in fault for words in ("syntax error", "incomplete", "unrecognized", "one statement"))
-        if fault and (found or is_syntax):
+        if fault and (found or any(words in fault for words in SYNTAX)):
             audit.add("does_not_run", row.where, fault, query)
         left["only parsed: neither a database nor CREATE TABLE in the row"] += not found
     return +left
@@ -225,7 +229,7 @@ def compiler_for(file: Path | None, text: str) -> Callable[[str], str] | None:
     return compiler(tables) if len(tables) >= max(1, len(_CREATE.findall(text))) else None
 
 
-def _run_cases(audit: Audit, _: Plan, report: Reporter) -> None:
+def _run_cases(audit: Audit, report: Reporter) -> None:
     unknown = sum(one.case.starts == "command" or not one.case.expected_text for one in audit.cases)
     if unknown:
         audit.not_checked["case_fails"] = f"{unknown:,} without an answer that is right: patterns, programs, commands"
@@ -245,7 +249,7 @@ def _run_cases(audit: Audit, _: Plan, report: Reporter) -> None:
             show(done)
 
 
-def _check_texts(audit: Audit, *_: Any) -> None:
+def _check_texts(audit: Audit) -> None:
     asked = defaultdict[bytes, list[EvalCase]](list)
     for case in audit.cases:
         asked[asked_hash(case.prompt, case.input)].append(case)
@@ -266,13 +270,13 @@ def prompt_in_answer(row: AuditRow) -> str:
     return ""
 
 
-def _check_lengths(audit: Audit, plan: Plan, _: Reporter) -> None:
+def _check_lengths(audit: Audit) -> None:
     """Find answers of `max_seq_length` tokens or more; one of fewer bytes has fewer tokens, and is not encoded."""
     from tokenizers import Tokenizer
 
     from expert_cli.model.loading.base_model import fetch_model, places_of  # what loads models as well would load torch
 
-    run, limit = plan.run, plan.run.data.max_seq_length
+    run, limit = audit.plan.run, audit.plan.run.data.max_seq_length
     long = [row for row in audit.rows if len(row.answer.encode("utf-8", "surrogatepass")) >= limit]
     if not long:
         return
@@ -291,7 +295,7 @@ def _check_lengths(audit: Audit, plan: Plan, _: Reporter) -> None:
             audit.add("too_long", row.where, told, row.answer)
 
 
-def _check_repeats(audit: Audit, _: Plan, report: Reporter) -> None:
+def _check_repeats(audit: Audit, report: Reporter) -> None:
     first: dict[tuple[str, ...], AuditRow] = {}
     groups: defaultdict[tuple[str, str], list[AuditRow]] = defaultdict(list)
     for row in audit.rows:

@@ -64,6 +64,11 @@ class EvalCase:
         """Return the case with an answer."""
         return replace(self, answer=text, stop=stop)
 
+    def with_answers(self, texts: Sequence[tuple[str, Stop | Literal[""]]], *, sampled: bool) -> EvalCase:
+        """Return the case with the first of some answers, and, where they are samples, with all of them."""
+        answers = tuple(self.answered(*one) for one in texts)
+        return replace(answers[0], samples=answers) if sampled else answers[0]
+
     @property
     def extracted(self) -> str | None:
         """The answer without what stands around it; None where the text is too long to look for it."""

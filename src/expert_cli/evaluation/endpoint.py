@@ -23,9 +23,9 @@ from expert_cli.config.plan import Plan, TrainedAdapter
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.evaluation import evaluate
 from expert_cli.evaluation.cases import EvalCase
-from expert_cli.evaluation.grade import NOTHING, Evaluated, Permissions, beside, grade, in_order
-from expert_cli.inference.expert_config import GenerationConfig, read_expert_config
-from expert_cli.runs.metrics import ENDPOINT
+from expert_cli.evaluation.grade import Evaluation, Permissions, in_order
+from expert_cli.inference.expert_config import GenerationConfig
+from expert_cli.runs.metrics import read_json
 from expert_cli.utils.object_storage import forbidden_by
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.text import first_line, shortened
@@ -64,35 +64,26 @@ class Server:
         self._at = parts._replace(path=path if path.endswith("/completions") else f"{path}/chat/completions").geturl()
         self.named, self.report, self._key = {"endpoint": url, "model": model}, report, key
         self._opener = build_opener(_Unredirected, *([ProxyHandler({})] if is_here else []))
-        self._names, self._told = dict[str, str](), set[str]()  # what is refused: its other name, "" for none
+        self._takes_grammars = True
 
     def said(self, asked: Mapping[str, Any], held: Mapping[str, Any]) -> evaluate.Written:
         """Return the answer to a request. held: what of it holds the answer to a grammar, where the server takes that."""
-        body = {self._names.get(name, name): value for name, value in {**asked, **held}.items()}
-        body.pop("", None)
-        code, text = self._reply(json.dumps(body).encode())
-        told = shortened(text.replace(self._key, "***") if self._key else text, 300)
+        code, text = self._reply(json.dumps({**asked, **held}).encode())
         with suppress(ValueError, KeyError, IndexError, TypeError):
             found = json.loads(text)
-            if code == 200:
-                choice, tokens = found["choices"][0], (found.get("usage") or {}).get("completion_tokens") or 0
-                said = (choice["text"] if self.takes_text else choice["message"]["content"]) or ""
-                return said, "length" if choice.get("finish_reason") == "length" else "end", tokens, not held
-            name, why = str(found["error"]["param"]), str(found["error"]["code"])
-            if why.startswith(("unsupported", "unknown")) and name in asked and name not in self._names:
-                self._names[name] = "max_completion_tokens" if name == "max_tokens" else ""
-                self._tell_once(f"{self._at} takes no {name}: {told}", name)
-                return self.said(asked, held)
+            choice, tokens = found["choices"][0], (found.get("usage") or {}).get("completion_tokens") or 0
+            said = (choice["text"] if self.takes_text else choice["message"]["content"]) or ""
+            return evaluate.Written(
+                said, "length" if choice.get("finish_reason") == "length" else "end", tokens, not held
+            )
+        told = shortened(text.replace(self._key, "***") if self._key else text, 300)
         if held and code in (400, 422):
-            self._tell_once(f"{self._at} refuses a grammar, such answers are free text: {told}", "")
+            if self._takes_grammars:
+                self._takes_grammars = False
+                self.report.warning(f"{self._at} refuses a grammar, such answers are free text: {told}")
             return self.said(asked, {})
         hint = f"is it there, is its key in {KEY}? No redirect is followed"
         raise EnvironmentProblem(f"{self._at} answered {code or 'nothing'}: {told}", hint)
-
-    def _tell_once(self, words: str, of: str) -> None:
-        if of not in self._told:
-            self._told.add(of)
-            self.report.warning(words)
 
     def _reply(self, body: bytes) -> tuple[int, str]:
         """Return status and text; 0 and why where nothing answers, also when it is asked again."""
@@ -118,28 +109,25 @@ def evaluate_served(
     plan: Plan,
     cases: Sequence[EvalCase],
     settings: GenerationConfig,
-    *,
-    case_timeout_s: float,
-    allowed: Permissions = NOTHING,
+    allowed: Permissions,
     keep: Path | None = None,
-) -> Evaluated:
+) -> Evaluation:
     """Let a server answer, asked as the adapter's expert.json says, else as the manifest does. keep: as `evaluate_adapter`."""
-    evaluate.check_gradable(cases, server.report, case_timeout_s, allowed=allowed)
+    evaluate.check_gradable(cases, server.report, allowed)
     file = trained.origin.expert_config if trained else None
-    asked = read_expert_config(file) if file else None
-    separator = asked.input_separator if asked else "\n\n"
-    first = "" if asked else plan.run.model.system_prompt or ""
+    asked = read_json(file) if file else {"input_separator": "\n\n"}
+    first, separator = "" if file else plan.run.model.system_prompt or "", asked["input_separator"]
     system = [{"role": "system", "content": first}] if first else []
     written, requests = _writer(file, as_text=server.takes_text), list[tuple[EvalCase, Any, Any]]()
     for case in cases:
         turn = case.turn(separator)
-        held = evaluate.held_for(turn, case.case, settings.grammar)
+        held = evaluate.held_for(case, turn, settings.grammar)
         requests.append((case, written([*system, {"role": "user", "content": turn}]), held.served if held else {}))
     how = {"model": server.named["model"], "max_tokens": settings.max_new_tokens, "temperature": 0.0}
-    how |= {"stop": [*settings.stops[:MOST_STOPS]] or None}
-    how |= {name: value for name, value in settings.sampling().items() if value and name != "do_sample"}
+    how |= {"stop": [*settings.stops[:MOST_STOPS]] or None, **settings.sampling()}
     same = [server.named, how, settings.samples, settings.seed, [(case.digest, *of) for case, *of in requests]]
-    answering, lock = evaluate.Answering(f"{server.named['model']} answers", keep, same), Lock()
+    title, lock = f"{server.named['model']} answers", Lock()
+    answering = evaluate.Answering(title, server.report, allowed, keep, same)
 
     def answer(one: tuple[EvalCase, Any, Any]) -> None:
         case, prompt, held = one
@@ -149,12 +137,12 @@ def evaluate_served(
             answering.add(case.digest, made)
 
     left = [one for one in requests if one[0].digest not in answering.made]
-    with server.report.progress(answering.title, len(left), "cases") as bar:
+    with server.report.progress(title, len(left), "cases") as bar:
         in_order(answer, left, settings.batch_size, bar.update)
-    made = answering.done(replace(settings, num_beams=1), cases, **server.named)
-    of_adapter = (trained.origin.base_sha256, asked.template, separator) if trained and asked else None
-    facts = evaluate.facts_of(trained, *of_adapter) if trained and of_adapter else None
-    return Evaluated(grade(made.answers, server.report, case_timeout_s), {}, facts, made.told, grammar=made.grammar)
+    facts = None
+    if trained and file:
+        facts = evaluate.facts_of(trained, trained.origin.base_sha256, asked["template"], separator)
+    return replace(answering.judged(replace(settings, num_beams=1), cases, **server.named), facts=facts)
 
 
 def _writer(file: Path | None, *, as_text: bool) -> Callable[[Any], dict[str, Any]]:
@@ -170,18 +158,3 @@ def _writer(file: Path | None, *, as_text: bool) -> Callable[[Any], dict[str, An
     tokenizer = load_tokenizer(file.parent)
     write, bos = tokenizer.hf.apply_chat_template, tokenizer.leading_token
     return lambda said: {"prompt": str(write(said, tokenize=False, add_generation_prompt=True)).removeprefix(bos)}
-
-
-def answers_beside(
-    server: Server, plan: Plan, cases: Sequence[EvalCase], settings: GenerationConfig, **how: Any
-) -> Evaluated:
-    """Let another model answer, by its server: not drawn, held to nothing. how: as `evaluate_served` takes it."""
-    longest = max(settings.max_new_tokens, evaluate.NEW_TOKENS_OF_BASE)
-    free = replace(settings, stops=(), grammar=None, samples=0, temperature=0.0, max_new_tokens=longest)
-    return evaluate_served(server, None, plan, cases, free, **how)
-
-
-def with_beside(found: Evaluated, other: Evaluated) -> Evaluated:
-    """Return an evaluation with that of another model beside it."""
-    asked = {"shots": 0, "examples": [], "template": "its server's", "generation": other.generation}
-    return replace(found, bases={**found.bases, ENDPOINT: beside(other.evaluation, found.evaluation, asked)})

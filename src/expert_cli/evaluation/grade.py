@@ -43,10 +43,11 @@ _NOTHING: frozenset[Kind] = frozenset(("invalid", "refused", "timeout", "too_lar
 
 @dataclass(frozen=True)
 class Permissions:
-    """What a user allows: commands that cases name; answers that are programs, where nothing keeps them from the network."""
+    """What a user allows answers: commands that cases name; programs, where nothing keeps them from the network; seconds."""
 
     commands: bool = False
     without_walls: bool = False
+    seconds: float = CASE_TIMEOUT_S
 
     def require(self, cases: Sequence[EvalCase], report: Reporter) -> None:
         """Tell which walls stand around programs. Raises InputError, EnvironmentProblem for a case that is not allowed."""
@@ -141,9 +142,22 @@ def share(answers: Sequence[GradedAnswer]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The judged answers, in the order of their rows; there is at least one."""
+    """Judged answers, at least one, in the order of their rows; facts, generation: what was evaluated and how, as it is told.
+
+    bases: other answers to the same cases, by their key of `BASES`. grammar: what held the answers: type, held, free. limit: of
+    cases that were asked for. threshold: the accuracy that was. drop: since an earlier evaluation. pairs: what was written.
+    """
 
     answers: tuple[GradedAnswer, ...]
+    bases: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    facts: Mapping[str, Any] | None = None
+    generation: Mapping[str, Any] | None = None
+    cases_file: Path = Path()
+    limit: int | None = None
+    threshold: float | None = None
+    drop: Mapping[str, Any] | None = None
+    grammar: Mapping[str, Any] | None = None
+    pairs: Mapping[str, Any] | None = None
 
     @property
     def passed(self) -> list[bool]:
@@ -155,7 +169,17 @@ class Evaluation:
         """Of all cases, as `share` says it."""
         return share(self.answers)
 
-    def as_json(self) -> dict[str, Any]:
+    @property
+    def missed(self) -> str:
+        """Which threshold was missed, in words with both values; "" for none."""
+        if self.threshold is not None and self.share["accuracy"] < self.threshold:
+            told = "accuracy {accuracy:.4f} ({correct} of {cases}) is below the threshold".format(**self.share)
+            return f"{told} {self.threshold:g}"
+        if self.drop is not None and not self.drop["held"]:
+            return "accuracy fell by {drop:.4f} against {file}, more than {max_drop:g}".format(**self.drop)
+        return ""
+
+    def judged(self) -> dict[str, Any]:
         """Return the keys of `evaluate --json` (docs/INTERFACE.md) that judging alone can fill; the largest failure first."""
         groups: dict[str, list[GradedAnswer]] = {}
         for one in self.answers:
@@ -190,57 +214,15 @@ class Evaluation:
             "majority_by": "text" if all(programs) else "result or text" if any(programs) else "result",
         }
 
-
-def beside(evaluation: Evaluation, of_expert: Evaluation, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the value under a key of `BASES`: other answers to the same cases, how they were asked for, and how much fewer of
-    them are right than of the expert's.
-    """
-    pairs = Paired.of(evaluation.passed, of_expert.passed)
-    rise = pairs.reversed
-    told = {"difference": rise.drop, "ci95": list(rise.ci95), "gained": pairs.gained, "lost": pairs.lost}
-    return {**evaluation.as_json(), "difference": told, **asked}
-
-
-@dataclass(frozen=True)
-class Evaluated:
-    """What an evaluation found; facts, generation: what was evaluated and how, as the document says it.
-
-    bases: other answers to the same cases, by their key of `BASES`. grammar: what held the answers: type, held, free. limit: of
-    cases that were asked for. threshold: the accuracy that was. drop: since an earlier evaluation. pairs: what was written.
-    """
-
-    evaluation: Evaluation
-    bases: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    facts: Mapping[str, Any] | None = None
-    generation: Mapping[str, Any] | None = None
-    cases_file: Path = Path()
-    limit: int | None = None
-    threshold: float | None = None
-    drop: Mapping[str, Any] | None = None
-    grammar: Mapping[str, Any] | None = None
-    pairs: Mapping[str, Any] | None = None
-
-    @property
-    def missed(self) -> str:
-        """Which threshold was missed, in words with both values; "" for none."""
-        share, drop = self.evaluation.share, self.drop
-        if self.threshold is not None and share["accuracy"] < self.threshold:
-            told = "accuracy {accuracy:.4f} ({correct} of {cases}) is below the threshold".format(**share)
-            return f"{told} {self.threshold:g}"
-        if drop is not None and not drop["held"]:
-            return "accuracy fell by {drop:.4f} against {file}, more than {max_drop:g}".format(**drop)
-        return ""
-
     def as_json(self) -> dict[str, Any]:
         """Return what `evaluate --json` prints (docs/INTERFACE.md)."""
-        has_programs = any(one.row.case.starts == "answer" for one in self.evaluation.answers)
-        told, free = self.evaluation.as_json(), self.bases.get(WITHOUT_GRAMMAR)
-        both = {"with": told, "without": free}
-        counts = {of: one and one["failures"].get("unknown_name", 0) for of, one in both.items()}
+        told, free = self.judged(), self.bases.get(WITHOUT_GRAMMAR)
+        names = {of: one and one["failures"].get("unknown_name", 0) for of, one in (("with", told), ("without", free))}
+        has_programs = any(one.row.case.starts == "answer" for one in self.answers)
         return {
             **told,
             **{name: self.bases.get(name) for name in BASES},
-            "grammar": {**self.grammar, "unknown_names": counts} if self.grammar else None,
+            "grammar": {**self.grammar, "unknown_names": names} if self.grammar else None,
             "threshold": self.threshold,
             "against": self.drop,
             "passed": not self.missed,
@@ -253,21 +235,30 @@ class Evaluated:
             **({"walls": list(standing_walls())} if has_programs else {}),
         }
 
+    def beside(self, expert: Evaluation, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the value under a key of `BASES`: other answers to an expert's cases, how they were asked for, and how much
+        fewer of them are right.
+        """
+        pairs = Paired.of(self.passed, expert.passed)
+        rise = pairs.reversed
+        told = {"difference": rise.drop, "ci95": list(rise.ci95), "gained": pairs.gained, "lost": pairs.lost}
+        return {**self.judged(), "difference": told, **asked, "generation": self.generation}
 
-def compare_with(path: Path, found: Evaluated, max_drop: float, report: Reporter) -> dict[str, Any]:
+
+def compare_with(path: Path, found: Evaluation, max_drop: float, report: Reporter) -> dict[str, Any]:
     """Pair the answers with those of the evaluation in `path` by id; return the value under "against".
 
     answers: how many were written for the cases of both, of samples as many as both drew; differ: the cases of those that are
     other texts. Raises InputError where no case is in both, or one has changed.
     """
-    new, old = found.evaluation, {row["id"]: row for row in map(part, items(read_json(path), "answers")) if "id" in row}
-    both = [(judged, old[judged.row.id]) for judged in new.answers if judged.row.id in old]
+    old = {row["id"]: row for row in map(part, items(read_json(path), "answers")) if "id" in row}
+    both = [(judged, old[judged.row.id]) for judged in found.answers if judged.row.id in old]
     if not both:
         raise InputError(f"{path}: none of its cases is evaluated here", "give an evaluation of the same cases")
     for judged, row in both:
         if row.get("case") != judged.row.digest:
             raise InputError(f"{judged.row.where}: case {judged.row.id!r} is not that of {path}", "evaluate it again")
-    here, there = len(new.answers) - len(both), len(old) - len(both)
+    here, there = len(found.answers) - len(both), len(old) - len(both)
     if here or there:
         report.warning(f"not compared: {here} cases that only this evaluation has, {there} that only the other has")
     pairs = Paired.of((row.get("kind") == "correct" for _, row in both), (one.verdict.passed for one, _ in both))

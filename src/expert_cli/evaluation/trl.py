@@ -31,11 +31,7 @@ OPTION = "--write-pairs"
 
 
 def grades(
-    completions: Sequence[Any],
-    columns: Mapping[str, Sequence[Any]],
-    folder: Path,
-    timeout_s: float,
-    allowed: Permissions,
+    completions: Sequence[Any], columns: Mapping[str, Sequence[Any]], folder: Path, allowed: Permissions
 ) -> list[Grade]:
     """Judge what was written, several at once, equal answers to equal cases once. What is no text is judged as an empty one.
 
@@ -52,7 +48,7 @@ def grades(
     allowed.require([*different.values()], NullReporter())
     if any(row.case.can_be_forged for row in rows):
         warnings.warn(FORGED, stacklevel=2)  # once, as Python's filters have it
-    judged = grade([*different.values()], NullReporter(), timeout_s).answers
+    judged = grade([*different.values()], NullReporter(), allowed.seconds).answers
     known = dict(zip(different, (one.verdict for one in judged), strict=True))
     return [known[row.digest, row.answer] for row in rows]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 _NAME = r"[^\W\d]\w*"
@@ -68,24 +68,24 @@ def _properties(text: str) -> list[str]:
     return [name for part in text.split(",") if (name := part.partition(":")[0].strip(" `"))]
 
 
-def made_variables(query: str) -> dict[str, set[str]]:
+def made_variables(query: str) -> tuple[tuple[str, frozenset[str]], ...]:
     """Return the variables that a query has made so far, and of which labels or types they were said to be."""
-    made: dict[str, set[str]] = defaultdict(set)
+    made: dict[str, frozenset[str]] = defaultdict(frozenset)
     for node, label, relationship, type_, *others in _MADE.findall(query):
         made[node or relationship or next(filter(None, others))] |= {label or type_} - {""}
-    return made
+    return tuple(made.items())
 
 
-def cypher_grammar(graph: Graph, made: Mapping[str, Collection[str]] | None = {}) -> str:
-    """Return the Lark text of queries on a graph; made: the query's variables, as `made_variables` returns them; None: any."""
-    known = {**graph.labels, **graph.types}
+def cypher_grammar(graph: Graph, variables: Iterable[tuple[str, Collection[str]]] | None = ()) -> str:
+    """Return the Lark text of queries on a graph; variables: the query's, as `made_variables` returns them; None: any."""
+    known, made = {**graph.labels, **graph.types}, dict(variables or ())
     every = sorted({name for names in known.values() for name in names})
     number = {name: n for n, name in enumerate(known)}
-    variables = [] if made is not None else [f'NAME ("." ({_any([*every, *_FIELDS.split()])}))?']
-    made = made or {}
+    of_any = [*every, *_FIELDS.split()]
+    words = [f'NAME ("." ({_any(of_any)}))?'] if variables is None else []
     for name, kinds in made.items():
-        own = [one for kind in kinds for one in known.get(kind, ())] if kinds else [*every, *_FIELDS.split()]
-        variables.append(f'"{name}"' + (f' ("." ({_any(own)}))?' if own else ""))
+        own = [one for kind in kinds for one in known.get(kind, ())] if kinds else of_any
+        words.append(f'"{name}"' + (f' ("." ({_any(own)}))?' if own else ""))
     rules = []
     for label, properties in graph.labels.items():
         bound = "".join(f' | "{name}"' for name, kinds in made.items() if label in kinds)
@@ -103,16 +103,16 @@ def cypher_grammar(graph: Graph, made: Mapping[str, Collection[str]] | None = {}
         rules.append(f'of_{number[type_]}: "[" SP? NAME? ":" "{type_}" (SP? {_map(properties)})? SP? "]"')
     bound = "|".join(name for name, kinds in made.items() if kinds)
     labels = " | ".join(f"from_{number[label]}" for label in graph.labels)
-    of_any = " | ".join(f"of_{number[name]}" for name in graph.types) or '"--"'
+    types = " | ".join(f"of_{number[name]}" for name in graph.types) or '"--"'
     type_names = _any(graph.types) or '"--"'
     return "\n".join(
         [
             'start: body ";"?',
             'body: SP? (word SP | word? SP? (MARK | "(" body ")" | "[" body "]" | "{" body "}" | path) SP?)* word?',
-            f'word: WORD | NUMBER | TEXT | "as"i SP NAME | NAME SP "in"i {"".join(f" | {one}" for one in variables)}',
+            f'word: WORD | NUMBER | TEXT | "as"i SP NAME | NAME SP "in"i {"".join(f" | {one}" for one in words)}',
             'path: (NAME SP? "=" SP?)? ("shortestPath"i SP? "(" from ")" | from)',
             f"from: {labels} | from_any",
-            f'from_any: "(" SP? FREE? (SP? {_map(every)})? SP? ")" (any_way from | ("-" | "<-") ({of_any}) ("-" | "->") from)?',
+            f'from_any: "(" SP? FREE? (SP? {_map(every)})? SP? ")" (any_way from | ("-" | "<-") ({types}) ("-" | "->") from)?',
             'any_way: ("--" | "-->" | "<--" | ("-" | "<-") "[" SP? NAME? many? SP? "]" ("-" | "->"))',
             f'many: "*" SPAN? | ":" ({type_names}) ("*" SPAN? | ("|" ":"? ({type_names}))+ ("*" SPAN?)?)',
             *rules,

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from peft import PeftModel
 from safetensors import SafetensorError
+from transformers import GenerationConfig as ModelGenerationConfig
 
 from expert_cli.config.adapter_origin import AdapterOrigin
 from expert_cli.config.run_config import RunConfig
@@ -19,12 +20,12 @@ from expert_cli.data.encode import Encoder
 from expert_cli.data.templates.chat import Template
 from expert_cli.data.templates.make_template import make_template
 from expert_cli.errors import InputError, IntegrityError
-from expert_cli.inference.expert_config import DecodingConfig, ExpertConfig, read_expert_config
+from expert_cli.inference.expert_config import GenerationConfig, read_decoding
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
 from expert_cli.model.kernels.attention_backends import loaded_with
 from expert_cli.model.kernels.dequantize import dequantize_linears
 from expert_cli.model.loading.base_model import LocalModel, fetch_model, places_of
-from expert_cli.model.loading.quantize import DTYPES, load_base, meta_base
+from expert_cli.model.loading.quantize import DTYPES, load_base
 from expert_cli.model.tokenizer import TokenizerInfo, load_tokenizer
 from expert_cli.model.vocabulary_rows import spare_copies
 from expert_cli.utils.reporter import Reporter
@@ -63,9 +64,14 @@ class PromptRenderer:
             raise InputError(told, "name tokens as its tokenizer.json spells them")
         return number
 
-    def spelled(self, ids: Sequence[int]) -> list[str]:
+    def spelled(self, ids: Iterable[int]) -> list[str]:
         """Return tokens as the tokenizer spells them."""
         return [str(self.tokenizer.backend.id_to_token(number)) for number in ids]
+
+    @property
+    def ends(self) -> list[int]:
+        """What an answer stops at, the end token of training first."""
+        return sorted(self.stop_token_ids, key=lambda number: (number not in self.end_ids, number))
 
     def encode_prompt(self, instruction: str, input_: str = "") -> list[int]:
         """Return what the answer to a row follows."""
@@ -96,27 +102,6 @@ def load_base_of(run: RunConfig, folder: Path, *, on_host: bool = False) -> PreT
     return load_base(folder, rope_scaling=dict(run.model.rope_scaling), **how)
 
 
-def require_positions(run: RunConfig, folder: Path, longest: int) -> None:
-    """Raise InputError if a document of `longest` tokens, of those in a pack each counts from 0, has unknown positions."""
-    known = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("max_position_embeddings")
-    scaling: dict[str, Any] = {"original_max_position_embeddings": known, **dict(run.model.rope_scaling)}
-    if known and "factor" in scaling:
-        known = int(float(scaling["factor"]) * float(scaling["original_max_position_embeddings"]))
-    if known and longest > known:
-        told = f"a document of {longest} tokens fits max_seq_length {run.data.max_seq_length}, the base model knows {known} "
-        hint = f"Set training.config.max_seq_length to {known}, or rope_scaling of this base model."
-        raise InputError(f"{told}positions (max_position_embeddings)", hint)
-
-
-def require_embedding(folder: Path, ids: Mapping[str, tuple[int, int]], pad_id: int) -> None:
-    """Raise InputError for ids (of a split: smallest, largest) or a pad token that the base model has no row for."""
-    weight: Any = meta_base(folder).get_input_embeddings().weight
-    for of, (low, high) in {**ids, "pad token's": (pad_id, pad_id)}.items():
-        if low < 0 or high >= weight.shape[0]:
-            told = f"{of} ids are from {low} to {high}, but the base model's embedding has {weight.shape[0]} rows"
-            raise InputError(told, "save the model with a resized embedding, or take the tokenizer that belongs to it")
-
-
 def prompt_template(run: RunConfig, tokenizer: TokenizerInfo, input_column: str) -> Template:
     """Return how a run writes its rows down; alpaca heads the input by what its column is called."""
     model, all_ = run.model, not run.data.completion_only
@@ -128,7 +113,7 @@ def prompt_template(run: RunConfig, tokenizer: TokenizerInfo, input_column: str)
 
 def trained_renderer(run: RunConfig, tokenizer: TokenizerInfo, origin: AdapterOrigin) -> PromptRenderer:
     """Return what asks an expert as in training. Raises InputError for another prompt template, or files that are damaged."""
-    kept = read_expert_config(origin.expert_config).decoding.end_ids if origin.expert_config else ()
+    kept = read_decoding(origin.expert_config).end_ids if origin.expert_config else ()
     run = replace(run, model=origin.prompting(run.model))
     written = [prompt_template(run, tokenizer, name) for name in (run.data.mapping.input or "input", "context")]
     for template in written:
@@ -139,25 +124,36 @@ def trained_renderer(run: RunConfig, tokenizer: TokenizerInfo, origin: AdapterOr
     raise InputError(f"{told} {written[0].fingerprint}", hint)
 
 
-def expert_config(
-    decoding: DecodingConfig, renderer: PromptRenderer, schema_prompt: SchemaPromptConfig | None = None
-) -> ExpertConfig:
-    """Return how an expert is asked whose prompts this renderer writes. schema_prompt: how training showed databases."""
-    template, ids = renderer.template, sorted(renderer.stop_token_ids)
-    ends = dict(zip(renderer.spelled(ids), ids, strict=True))
-    text = template.prompt([{"role": "user", "content": template.user_turn(*EXAMPLE)}])
-    return ExpertConfig(
-        template.name,
-        template.fingerprint,
-        template.system_prompt,
-        template.input_separator,
-        {**dict(zip(("prompt", "input"), EXAMPLE, strict=True)), "text": text, "ids": renderer.encode_prompt(*EXAMPLE)},
-        decoding,
-        dict(sorted(ends.items(), key=lambda end: end[0] != template.end_token)),
-        replace(schema_prompt, databases="") if schema_prompt else None,
-        template.given,
-        dict(template.chat_template_kwargs),
+def expert_files(
+    decoding: GenerationConfig, renderer: PromptRenderer, schema_prompt: SchemaPromptConfig | None = None
+) -> tuple[dict[str, Any], ModelGenerationConfig]:
+    """Return how an expert is asked, as expert.json and generation_config.json say it: drawn, where its decoding says how.
+
+    schema_prompt: how training showed databases. chat_template, chat_template_kwargs: the manifest's own, before the run's
+    template was made of them. example: a prompt and an input, the text that the answer to them follows, and its ids.
+    """
+    template, sampling, asked = (
+        renderer.template,
+        decoding.sampling(),
+        dict(zip(("prompt", "input"), EXAMPLE, strict=True)),
     )
+    text = template.prompt([{"role": "user", "content": template.user_turn(*EXAMPLE)}])
+    document = {
+        "template": template.name,
+        "template_fingerprint": template.fingerprint,
+        "system_prompt": template.system_prompt,
+        "input_separator": template.input_separator,
+        "example": {**asked, "text": text, "ids": renderer.encode_prompt(*EXAMPLE)},
+        "decoding": {"grammar": asdict(decoding.grammar) if decoding.grammar else None},
+        "schema_prompt": asdict(replace(schema_prompt, databases="")) if schema_prompt else None,
+        "chat_template": template.given,
+        "chat_template_kwargs": dict(template.chat_template_kwargs),
+        "schema_version": 1,
+    }
+    how: dict[str, Any] = {"max_new_tokens": decoding.max_new_tokens, "eos_token_id": renderer.ends, **sampling}
+    how |= {"num_beams": decoding.num_beams} if decoding.num_beams > 1 else {}
+    how |= {"stop_strings": [*decoding.stops]} if decoding.stops else {}
+    return document, ModelGenerationConfig(**how, do_sample=bool(sampling))
 
 
 def base_renderer(run: RunConfig, origin: AdapterOrigin, tokenizer: TokenizerInfo) -> PromptRenderer:

@@ -71,8 +71,8 @@ def generate(
             numbers = order[start : start + size]
             batch = _batch(model, [requests[n] for n in numbers], settings, renderer, compiled=compiled)
             made = dict(zip(numbers, batch, strict=True))
-            if refused := [n for n in numbers if is_greedy and _is_refused(requests[n], made[n][0], renderer)]:
-                # a beam that cannot end is not followed further than right answers go
+            refused = [n for n in numbers if is_greedy and _is_refused(requests[n], made[n][0], renderer)]
+            if refused:  # a beam that cannot end is not followed further than right answers go
                 sound = (2 * len(one.ids) for n, (one,) in made.items() if n not in refused)
                 longest = min(settings.max_new_tokens, max(sound, default=settings.max_new_tokens))
                 beams = replace(settings, num_beams=BEAMS, max_new_tokens=longest)
@@ -85,8 +85,7 @@ def generate(
 
 
 def _is_refused(request: Request, written: Completion, renderer: PromptRenderer) -> bool:
-    held = request.held
-    return held is not None and held.fault is not None and bool(held.fault(renderer.decode(written.ids)))
+    return request.held is not None and request.held.refuses(renderer.decode(written.ids))
 
 
 def _batch(
@@ -107,8 +106,9 @@ def _batch(
     returned = beams if beams > 1 else requests[0].count
     shape = {"max_new_tokens": settings.max_new_tokens, "num_beams": beams, "num_return_sequences": returned}
     cache = {"cache_implementation": "static" if on_gpu else None, "disable_compile": not (on_gpu and compiled)}
+    drawn: dict[str, Any] = {"top_k": 0, **settings.sampling()} if settings.temperature else {}
     tokens = {"eos_token_id": ends, "pad_token_id": renderer.pad_id}
-    how = ModelGenerationConfig(**tokens, **shape, **cache, **settings.sampling())
+    how = ModelGenerationConfig(**tokens, **shape, **cache, **drawn, do_sample=bool(drawn))
     stops, tail = settings.stops, 16 + max((len(stop.encode()) for stop in settings.stops), default=0)
 
     def ended(input_ids: torch.Tensor, _: Any, **__: Any) -> torch.Tensor:
@@ -125,7 +125,7 @@ def _batch(
         looping = [renderer.stop_token_ids.isdisjoint(row) and is_looping(row) for row in rows]
         return scores.masked_fill(torch.tensor(looping, device=device)[:, None], -torch.inf)
 
-    way: Way = "beams" if beams > 1 else "drawn" if settings.temperature else "greedy"
+    way: Way = "beams" if beams > 1 else "drawn" if drawn else "greedy"
     processors: list[Any] = [GrammarLogitsProcessor(renderer.hf, ends, held, width, way)] if any(held) else []
     processors += [without_loops] if beams > 1 else []
     given: dict[str, Any] = {"generation_config": how, "logits_processor": processors, "streamer": streamer}

@@ -8,7 +8,6 @@ A query's grammar grows with it: a name that the query has made, behind AS, may 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,45 +33,54 @@ class Held:
     """What holds the answer to one question. grammar: llguidance's, from the answer as far as it is written.
 
     fault: why an answer cannot be right, "" where it can; None: nothing tells. served: what a request to a server says of it.
+    lacks: what of the JSON Schema it does not hold answers to, "" for nothing.
     """
 
     grammar: Callable[[str], str]
     fault: Callable[[str], str] | None = None
     served: Mapping[str, Any] = field(default_factory=dict)
+    lacks: str = ""
+
+    def refuses(self, answer: str) -> bool:
+        """Whether a whole answer cannot be right."""
+        return self.fault is not None and bool(self.fault(answer))
 
 
 def grammar_for(grammar: Grammar, question: str, json_schema: Mapping[str, Any] | None = None) -> Held | None:
     """Return what holds the answer to a user's turn; None: it shows no schema. Raises EnvironmentProblem without llguidance."""
     if find_spec("llguidance") is None:
         raise EnvironmentProblem("answers are held to a grammar by llguidance", 'pip install "expert-cli[evaluate]"')
+    from llguidance import LLMatcher
+
     if grammar.type in ("json", "json-schema"):
         schema = grammar.json_schema if json_schema is None else json_schema
         ordered = in_asked_order(dict(schema or {}), question)
-        text, asked = _json_grammar(ordered, grammar.separators), {"name": "answer", "schema": ordered}
-        return Held(lambda _: text, served={"response_format": {"type": "json_schema", "json_schema": asked}})
+        text, lacks = _json_grammar(ordered, grammar.separators)
+        asked = {"type": "json_schema", "json_schema": {"name": "answer", "schema": ordered}}
+        return Held(lambda _: text, served={"response_format": asked}, lacks=lacks)
     shown: Any = read_graph(question) if grammar.type == "cypher" else tables_of(question)
     if not shown:
         return None
     of_sql = partial(sql_grammar, postgresql=grammar.type == "sql-postgres")
     lark, made_in = (cypher_grammar, made_variables) if grammar.type == "cypher" else (of_sql, made_names)
+    grammar_of = cache(lambda made: LLMatcher.grammar_from_lark(lark(shown, made)))
     fault = compiler(shown) if grammar.type == "sql" else None
-    return Held(_growing(made_in, partial(lark, shown)), fault, {"structured_outputs": {"grammar": lark(shown, None)}})
+    served = {"structured_outputs": {"grammar": lark(shown, None)}}
+    return Held(lambda answer: grammar_of(made_in(answer)), fault, served)
 
 
-def fault_of(json_schema: Mapping[str, Any]) -> str:
-    """Return what of a JSON Schema llguidance does not hold answers to, "" for nothing."""
+def _json_grammar(schema: dict[str, Any], separators: tuple[str, str]) -> tuple[str, str]:
+    """Return llguidance's grammar of a JSON Schema, and what of it that does not hold: without that, or of any JSON."""
     from llguidance import LLMatcher
 
-    fault: str = LLMatcher.validate_grammar(LLMatcher.grammar_from_json_schema(dict(json_schema)))
-    return fault.strip().partition("\n")[0]
-
-
-def _json_grammar(schema: dict[str, Any], separators: tuple[str, str]) -> str:
-    from llguidance import LLMatcher
-
-    written: Any = {"item_separator": separators[0], "key_separator": separators[1], "whitespace_flexible": False}
-    text = LLMatcher.grammar_from_json_schema(schema, defaults=written | {"lenient": True})
-    return LLMatcher.grammar_from_json_schema({}, defaults=written) if LLMatcher.validate_grammar(text) else text
+    spaces: Any = {"item_separator": separators[0], "key_separator": separators[1], "whitespace_flexible": False}
+    text = LLMatcher.grammar_from_json_schema(schema, defaults=spaces)
+    fault: str = LLMatcher.validate_grammar(text)
+    if fault:
+        text = LLMatcher.grammar_from_json_schema(schema, defaults=spaces | {"lenient": True})
+    if fault and LLMatcher.validate_grammar(text):
+        text = LLMatcher.grammar_from_json_schema({}, defaults=spaces)
+    return text, fault.strip().partition("\n")[0]
 
 
 def in_asked_order(schema: Any, question: str) -> Any:
@@ -85,25 +93,13 @@ def in_asked_order(schema: Any, question: str) -> Any:
     if not isinstance(schema, dict):
         return schema
     schema = {name: in_asked_order(one, question) for name, one in schema.items()}
-    properties = schema.get("properties")
-    for spelled in (r"(?<!\w){}[\"'`]?\s*[:\"]", "`{}`") if isinstance(properties, dict) else ():
-        named = [(name, re.search(spelled.format(re.escape(name)), question)) for name in properties]
-        places = {name: found.start() for name, found in named if found}
-        if len(places) == len(properties):
-            return {**schema, "properties": {name: properties[name] for name in sorted(places, key=places.__getitem__)}}
+    keys = schema.get("properties")
+    for spelled in (r"(?<!\w){}[\"'`]?\s*[:\"]", "`{}`") if isinstance(keys, dict) else ():
+        named = [(re.search(spelled.format(re.escape(name)), question), name) for name in keys]
+        places = {name: found.start() for found, name in named if found}
+        if len(places) == len(keys):
+            return {**schema, "properties": {name: keys[name] for name in sorted(places, key=places.__getitem__)}}
     return schema
-
-
-def _growing(made_in: Callable[[str], Any], lark: Callable[[Any], str]) -> Callable[[str], str]:
-    known: dict[str, str] = {}
-
-    def grammar(text: str) -> str:
-        made = made_in(text)
-        if repr(made) not in known:
-            known[repr(made)] = json.dumps({"grammars": [{"lark_grammar": lark(made)}]})
-        return known[repr(made)]
-
-    return grammar
 
 
 @cache
@@ -129,14 +125,7 @@ class GrammarLogitsProcessor(LogitsProcessor):
     A beam without a next token is given up, and none ends where its answer cannot be right; without beams such an answer ends.
     """
 
-    def __init__(
-        self,
-        tokenizer: PreTrainedTokenizerFast,
-        ends: Sequence[int],
-        held: Sequence[Held | None],
-        prompt: int,
-        way: Way,
-    ) -> None:
+    def __init__(self, tokenizer: Any, ends: Sequence[int], held: Sequence[Held | None], prompt: int, way: Way) -> None:
         """Take what holds each prompt's rows, which follow each other. prompt: the prompts' columns; ends: the end tokens."""
         self._held, self._prompt, self._ends, self._way = held, prompt, sorted(ends), way
         self._tokens = _tokens_of(tokenizer, tuple(self._ends))
@@ -144,16 +133,14 @@ class GrammarLogitsProcessor(LogitsProcessor):
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         """Return the scores [rows, vocabulary] with -inf where a token may not come."""
-        likeliest = scores.argmax(-1).tolist()
+        likeliest, scores = scores.argmax(-1).tolist(), scores.clone()
         before, self._states = self._states, {}
-        scores = scores.clone()
         for row, ids in enumerate(map(tuple, input_ids[:, self._prompt :].tolist())):
             number = row * len(self._held) // len(scores)
             held = self._held[number]
             if held is None or not {*self._ends}.isdisjoint(ids):
                 continue
-            state = self._state(held, ids, before.get((number, ids[:-1])) if ids else None)
-            self._states[number, ids] = state
+            state = self._states[number, ids] = self._state(held, ids, before.get((number, ids[:-1])) if ids else None)
             if self._way == "greedy" and self._accepts(state.matcher, likeliest[row]):
                 continue  # cheaper than a mask
             allowed = np.zeros(scores.shape[1], np.bool_)
@@ -162,7 +149,7 @@ class GrammarLogitsProcessor(LogitsProcessor):
                 allowed[: len(bits)] = bits[: len(allowed)]
             if self._way != "beams":
                 allowed[self._ends] |= not allowed.any()
-            elif held.fault is not None and state.matcher.is_accepting() and held.fault(state.text):
+            elif state.matcher.is_accepting() and held.refuses(state.text):
                 allowed[self._ends] = False
             scores[row, torch.from_numpy(~allowed).to(scores.device)] = -torch.inf
         return scores

@@ -94,9 +94,9 @@ def _items(text: str, start: int) -> list[str]:
     return [*items, _COMMENT.sub(" ", text[begin:])]
 
 
-def made_names(sql: str) -> list[str]:
+def made_names(sql: str) -> tuple[str, ...]:
     """Return the names that a query makes: behind AS, and before it where WITH names a query."""
-    return [unquoted(next(filter(None, found))) for found in _MADE.findall(sql)]
+    return tuple(unquoted(next(filter(None, found))) for found in _MADE.findall(sql))
 
 
 def sql_grammar(tables: Tables, made: Iterable[str] | None = None, *, postgresql: bool = False) -> str:

@@ -38,7 +38,7 @@ def choose(plan: Plan, report: Reporter, options: RunOptions) -> list[EvalCase]:
 
     try:
         drawn = drawn_cases(plan, plan.run.sample_answers)
-        check_gradable(drawn, report, allowed=options.permissions)
+        check_gradable(drawn, report, options.permissions)
     except (InputError, EnvironmentProblem) as error:
         report.warning(f"no case is asked after training: {error.message}; {error.hint}")
         return []
@@ -50,12 +50,11 @@ def ask(model: Any, cases: Cases, renderer: PromptRenderer, plan: Plan, report: 
     if not cases:
         return []
     from expert_cli.evaluation.evaluate import Answering, write_answers
-    from expert_cli.evaluation.grade import CASE_TIMEOUT_S, grade
+    from expert_cli.evaluation.grade import NOTHING
 
     report.info(f"answering {plural(len(cases), 'prompt')}")
     settings = generation_config(decoding_of(plan.loaded.manifest), NEW_TOKENS, len(cases))
-    written = write_answers(model, renderer, cases, settings, NullReporter(), Answering(""))
-    return grade(written.answers, NullReporter(), CASE_TIMEOUT_S).answers
+    return write_answers(model, renderer, cases, settings, Answering("", NullReporter(), NOTHING)).answers
 
 
 def samples(cases: Cases, before: Answers, after: Answers) -> list[dict[str, Any]]:

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from expert_cli.artifacts.model_card import put_evaluation
 from expert_cli.artifacts.report import write_report
-from expert_cli.config.plan import Plan, TrainedAdapter, make_plan, trained_adapter
+from expert_cli.config.plan import TrainedAdapter, make_plan, trained_adapter
 from expert_cli.config.resolve import Overrides
 from expert_cli.console.terminal import SCHEMA_VERSION
-from expert_cli.evaluation import endpoint as servers
 from expert_cli.evaluation import evaluate as of_cases
-from expert_cli.evaluation.cases import EvalCase
-from expert_cli.evaluation.grade import Evaluated, Permissions, compare_with
+from expert_cli.evaluation.endpoint import Server, evaluate_served, key_of_environment
+from expert_cli.evaluation.grade import Evaluation, Permissions, compare_with
 from expert_cli.evaluation.trl import write_pairs
 from expert_cli.hardware.machine import inspect
-from expert_cli.inference.expert_config import GenerationConfig, decoding_for, decoding_of, generation_config
+from expert_cli.inference.expert_config import decoding_for, decoding_of, generation_config
+from expert_cli.runs.metrics import ENDPOINT
 from expert_cli.runs.run_paths import RunPaths
 from expert_cli.utils.files import write_json
 from expert_cli.utils.process_setup import prepare_process
@@ -30,14 +28,12 @@ MAX_DROP = 0.05
 """How far the accuracy may fall against an earlier evaluation where nothing else is said."""
 
 
-def evaluate_expert(asked: Any, report: Reporter) -> Evaluated:
+def evaluate_expert(asked: Any, report: Reporter) -> Evaluation:
     """Let an expert answer its cases, or judge answers that are there. asked: the arguments of `api.evaluate`."""
-    allowed = Permissions(asked.allow_commands, asked.without_walls)
+    allowed = Permissions(asked.allow_commands, asked.without_walls, asked.case_timeout_s)
     if asked.answers is not None:
-        how = (asked.case_timeout_s, report, allowed)
-        found = _compared(of_cases.grade_kept(asked.answers, asked.cases, asked.limit, *how), asked, report)
-        leave(found, None, asked.output, report)
-        return found
+        found = of_cases.grade_kept(asked.answers, asked.cases, asked.limit, report, allowed)
+        return leave(_compared(found, asked, report), None, asked.output, report)
     held: dict[str, Any] = {"offline": asked.offline, "quantization": asked.base_quantization}
     trained = trained_adapter(asked.adapter, asked.manifest, asked.base_model, **held) if asked.adapter else None
     plan = trained.plan if trained else make_plan(asked.manifest or Path(), inspect(), Overrides(offline=asked.offline))
@@ -49,45 +45,32 @@ def evaluate_expert(asked: Any, report: Reporter) -> Evaluated:
     cases = of_cases.cases_of(plan, asked.cases, asked.limit)
     run = (trained.origin.run or trained.origin.adapter) if trained else None
     place = asked.output or (run / ("served.json" if asked.endpoint else "evaluation.json") if run else None)
-    keep = [place.with_suffix(f"{of}.answers.jsonl") if place else None for of in ("", ".baseline")]
+    keep, keep_beside = (place.with_suffix(f"{of}.answers.jsonl") if place else None for of in ("", ".baseline"))
     prepare_process()
-    found = _answered(asked, trained, plan, cases, settings, keep, report)
-    found = _compared(replace(found, cases_file=asked.cases or plan.own_cases, limit=asked.limit), asked, report)
-    leave(found, None if asked.endpoint or asked.base_quantization else trained, asked.output, report)
-    for kept in filter(None, keep):
+    other = None
+    with key_of_environment() if asked.endpoint or asked.baseline_endpoint else nullcontext("") as key:
+        if asked.baseline_endpoint:
+            server = Server(asked.baseline_endpoint, asked.baseline_model, key, report, offline=asked.offline)
+            other = evaluate_served(server, None, plan, cases, of_cases.free(settings), allowed, keep_beside)
+        if asked.endpoint:
+            server = Server(asked.endpoint, asked.model, key, report, offline=asked.offline)
+            found = evaluate_served(server, trained, plan, cases, settings, allowed, keep)
+        elif trained:
+            report.info("loading the model")
+            shots = asked.shots if asked.baseline else None
+            found = of_cases.evaluate_adapter(trained, cases, settings, report, allowed, shots=shots, keep=keep)
+    if other:
+        told = {"shots": 0, "examples": [], "template": "its server's"}
+        found = replace(found, bases={**found.bases, ENDPOINT: other.beside(found, told)})
+    found = replace(found, cases_file=asked.cases or plan.own_cases, limit=asked.limit)
+    is_own = trained and not asked.endpoint and not asked.base_quantization
+    found = leave(_compared(found, asked, report), trained if is_own else None, asked.output, report)
+    for kept in filter(None, (keep, keep_beside)):
         kept.unlink(missing_ok=True)
     return found
 
 
-def _answered(
-    asked: Any,
-    trained: TrainedAdapter | None,
-    plan: Plan,
-    cases: Sequence[EvalCase],
-    settings: GenerationConfig,
-    keep: Sequence[Path | None],
-    report: Reporter,
-) -> Evaluated:
-    """Let the adapter, or the server of it, answer; and the server of another model beside it, first."""
-    allowed = Permissions(asked.allow_commands, asked.without_walls)
-    how: dict[str, Any] = {"case_timeout_s": asked.case_timeout_s, "allowed": allowed}
-    named = ((asked.endpoint, asked.model), (asked.baseline_endpoint, asked.baseline_model))
-    beside = None
-    with servers.key_of_environment() if any(url for url, _ in named) else nullcontext("") as key:
-        server_of = partial(servers.Server, key=key, report=report, offline=asked.offline)
-        server, other = (server_of(url, name) if url and name else None for url, name in named)
-        if other:
-            beside = servers.answers_beside(other, plan, cases, settings, keep=keep[1], **how)
-        if server:
-            found = servers.evaluate_served(server, trained, plan, cases, settings, keep=keep[0], **how)
-        elif trained:
-            report.info("loading the model")
-            how |= {"shots": asked.shots if asked.baseline else None, "keep": keep[0]}
-            found = of_cases.evaluate_adapter(trained, cases, settings, report, **how)
-    return servers.with_beside(found, beside) if beside else found
-
-
-def _compared(found: Evaluated, asked: Any, report: Reporter) -> Evaluated:
+def _compared(found: Evaluation, asked: Any, report: Reporter) -> Evaluation:
     """Pair the answers with those of an earlier evaluation, and write right and wrong ones, where that is asked for."""
     found = replace(found, threshold=asked.threshold)
     if asked.against is not None:
@@ -95,13 +78,13 @@ def _compared(found: Evaluated, asked: Any, report: Reporter) -> Evaluated:
         found = replace(found, drop=compare_with(asked.against, found, allowed, report))
     if asked.write_pairs is None:
         return found
-    pairs = write_pairs(asked.write_pairs, found.evaluation, (found.facts or {}).get("input_separator"))
+    pairs = write_pairs(asked.write_pairs, found, (found.facts or {}).get("input_separator"))
     told = "written   {pairs} pairs of {prompts} prompts; none of {all_right} whose answers are all right, and of {none_right} "
     report.info((told + "where no right one came to its end: {file}").format(**pairs))
     return replace(found, pairs=pairs)
 
 
-def leave(found: Evaluated, trained: TrainedAdapter | None, output: Path | None, report: Reporter) -> None:
+def leave(found: Evaluation, trained: TrainedAdapter | None, output: Path | None, report: Reporter) -> Evaluation:
     """Write the document where it is asked for, and where it belongs: the adapter's run and card, and the run's report.
 
     Of a part of the expert's cases, or of others than its own, it goes only where it is asked for. A checkpoint's evaluation is
@@ -112,18 +95,17 @@ def leave(found: Evaluated, trained: TrainedAdapter | None, output: Path | None,
         write_json(output, document)
         report.info(f"written   {output}")
     if trained is None:
-        return
+        return found
     own = trained.plan.own_cases
     if document["limit"] is not None or (own.is_file() and own.resolve() != Path(document["cases_file"])):
         report.info("not the expert's own cases, or not all: evaluation.json, model card and report stay as they are")
-        return
+        return found
     adapter, run = trained.origin.adapter, trained.origin.run
-    card = adapter / "README.md"
-    if card.is_file():
+    if (card := adapter / "README.md").is_file():
         put_evaluation(card, document)
-    if run is None or RunPaths(run).adapter.resolve() != adapter:
-        return
-    paths = RunPaths(run)
-    write_json(paths.evaluation, document)
-    write_report([run], paths.report_html)
-    report.info(f"written   {paths.evaluation}, {paths.report_html}")
+    if run and RunPaths(run).adapter.resolve() == adapter:
+        paths = RunPaths(run)
+        write_json(paths.evaluation, document)
+        write_report([run], paths.report_html)
+        report.info(f"written   {paths.evaluation}, {paths.report_html}")
+    return found

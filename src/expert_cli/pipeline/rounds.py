@@ -119,7 +119,7 @@ def read_prompts(
     if plan.own_cases.is_file():
         require_apart(every, shown_databases(read_cases(plan.own_cases), shown), f"cases of {plan.own_cases}")
     require_apart(sampled, held_back, "held-back prompts")
-    check_gradable(every, report, allowed=allowed)
+    check_gradable(every, report, allowed)
     if any(one.case.can_be_forged for one in every):
         report.warning(FORGED)
     told = "prompts   {:,} to draw answers to, {prompts:,} held back: {parts} of {of} {by}"
@@ -300,8 +300,8 @@ class _Steps:
         if read_json(file).get("key") != key:
             file.parent.mkdir(parents=True, exist_ok=True)
             kept = file.with_suffix(".kept")
-            judging: Any = {"case_timeout_s": CASE_TIMEOUT_S, "allowed": self.work.options.permissions, "keep": kept}
-            found = evaluate_adapter(trained, cases, settings, self.work.report, **judging)
+            allowed = self.work.options.permissions
+            found = evaluate_adapter(trained, cases, settings, self.work.report, allowed, keep=kept)
             write_json(file, {"key": key, **found.as_json()})
             kept.unlink(missing_ok=True)
         return read_json(file)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 from expert_cli.config.adapter_origin import PROMPTING, init_origin, require_same_base
 from expert_cli.config.plan import Plan
@@ -15,13 +19,7 @@ from expert_cli.data.store.build import TokenStore
 from expert_cli.data.store.lookup import StoreInputs
 from expert_cli.data.store.store_files import Documents
 from expert_cli.errors import InputError
-from expert_cli.inference.expert import (
-    PromptRenderer,
-    locate_base,
-    prompt_template,
-    require_embedding,
-    require_positions,
-)
+from expert_cli.inference.expert import PromptRenderer, locate_base, prompt_template
 from expert_cli.manifest.key import adjusted
 from expert_cli.manifest.keys.loader import PACKINGS
 from expert_cli.model.layers import recurrent_layers
@@ -57,6 +55,27 @@ def training_data(store: TokenStore, inputs: DataInputs, run: RunConfig, report:
     split_ids = {name: split.id_range() for name, split in (("train", documents), ("validation", held_out)) if split}
     require_embedding(inputs.source.folder, split_ids, inputs.tokenizer.pad_id)
     return data
+
+
+def require_positions(run: RunConfig, folder: Path, longest: int) -> None:
+    """Raise InputError if a document of `longest` tokens, of those in a pack each counts from 0, has unknown positions."""
+    known = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("max_position_embeddings")
+    scaling: dict[str, Any] = {"original_max_position_embeddings": known, **dict(run.model.rope_scaling)}
+    if known and "factor" in scaling:
+        known = int(float(scaling["factor"]) * float(scaling["original_max_position_embeddings"]))
+    if known and longest > known:
+        told = f"a document of {longest} tokens fits max_seq_length {run.data.max_seq_length}, the base model knows {known} "
+        hint = f"Set training.config.max_seq_length to {known}, or rope_scaling of this base model."
+        raise InputError(f"{told}positions (max_position_embeddings)", hint)
+
+
+def require_embedding(folder: Path, ids: Mapping[str, tuple[int, int]], pad_id: int) -> None:
+    """Raise InputError for ids (of a split: smallest, largest) or a pad token that the base model has no row for."""
+    weight: Any = meta_base(folder).get_input_embeddings().weight
+    for of, (low, high) in {**ids, "pad token's": (pad_id, pad_id)}.items():
+        if low < 0 or high >= weight.shape[0]:
+            told = f"{of} ids are from {low} to {high}, but the base model's embedding has {weight.shape[0]} rows"
+            raise InputError(told, "save the model with a resized embedding, or take the tokenizer that belongs to it")
 
 
 def packed(documents: Documents, run: RunConfig) -> PackedDataset:

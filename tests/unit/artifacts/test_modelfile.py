@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from expert_cli.artifacts.gguf_writer import modelfile
-from expert_cli.inference.expert_config import DecodingConfig, ExpertConfig
+from expert_cli.inference.expert_config import GenerationConfig
 from tests.tiny import template_for, tiny_tokenizer
 
 END, EOS = "<|im_end|>", "<|endoftext|>"
@@ -13,9 +13,7 @@ END, EOS = "<|im_end|>", "<|endoftext|>"
 
 def written(*stops: str, system_prompt: str | None = None) -> str:
     template = template_for(tiny_tokenizer(chat_template=None), system_prompt=system_prompt)
-    decoding = DecodingConfig(stop_sequences=stops)
-    asked = ExpertConfig("chatml", "", system_prompt, "\n\n", {}, decoding, {END: 1, EOS: 2})
-    return modelfile("x.gguf", template, asked)
+    return modelfile("x.gguf", template, GenerationConfig(stops=stops), (END, EOS))
 
 
 def read_stops(text: str) -> list[str]:

@@ -45,10 +45,10 @@ def test_a_command_is_run_only_where_it_is_allowed(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"rows\.jsonl:2"):
         check_gradable(cases, NullReporter())
     assert not (tmp_path / "ran").exists()
-    check_gradable(cases, NullReporter(), 20, allowed=Permissions(commands=True))
+    check_gradable(cases, NullReporter(), Permissions(commands=True, seconds=20))
     assert (tmp_path / "ran").exists()
     answers = rows(tmp_path, PLAIN, COMMAND, answer="x")
-    assert api.evaluate(answers=answers, allow_commands=True, case_timeout_s=20).evaluation.passed == [True, True]
+    assert api.evaluate(answers=answers, allow_commands=True, case_timeout_s=20).passed == [True, True]
 
 
 @pytest.mark.parametrize("case", [PYTHON, TYPESCRIPT])

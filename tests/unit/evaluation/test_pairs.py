@@ -14,7 +14,7 @@ import pytest
 from expert_cli import api
 from expert_cli.errors import InputError
 from expert_cli.evaluation.cases import EvalCase, read_cases
-from expert_cli.evaluation.grade import Evaluated, Evaluation, grade
+from expert_cli.evaluation.grade import Evaluation, grade
 from expert_cli.evaluation.trl import write_pairs
 from expert_cli.inference.expert_config import Stop
 from expert_cli.utils.reporter import NullReporter
@@ -124,7 +124,7 @@ def test_samples_that_were_kept_give_pairs(tmp_path: Path) -> None:
     facts = dict.fromkeys(("expert", "adapter", "base_model", "base_sha256", "quantization", "dtype", "template"), "x")
     facts |= {"adapter_sha256": "0" * 64, "input_separator": " | "}
     cases = tmp_path / "cases.jsonl"
-    kept = Evaluated(evaluation(tmp_path, ["2", "1"], input="y"), {}, facts, None, cases)
+    kept = replace(evaluation(tmp_path, ["2", "1"], input="y"), facts=facts, cases_file=cases)
     (tmp_path / "kept.json").write_text(json.dumps(kept.as_json()), encoding="utf-8")
     found = api.evaluate(answers=tmp_path / "kept.json", write_pairs=tmp_path / "pairs.jsonl")
     document = found.as_json() | {"schema_version": 1, "command": "evaluate"}

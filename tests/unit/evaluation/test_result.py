@@ -10,7 +10,7 @@ import pytest
 
 from expert_cli.errors import InputError
 from expert_cli.evaluation.cases import read_answers
-from expert_cli.evaluation.grade import Evaluated, Evaluation, classifications, compare_with, grade
+from expert_cli.evaluation.grade import Evaluation, classifications, compare_with, grade
 from expert_cli.evaluation.verifiers.case import Labeled
 from expert_cli.utils.reporter import NullReporter
 from tests.reporters import Heard
@@ -40,7 +40,7 @@ def test_the_figures(tmp_path: Path) -> None:
 def against(tmp_path: Path, old: list[str], new: list[str], **more: Any) -> dict[str, Any]:
     path = tmp_path / "old.json"
     path.write_text(json.dumps(judged(tmp_path, *old).as_json()), encoding="utf-8")
-    return compare_with(path, Evaluated(judged(tmp_path, *new, **more), {}, None, None), 0.25, NullReporter())
+    return compare_with(path, judged(tmp_path, *new, **more), 0.25, NullReporter())
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_cases_of_only_one_evaluation_are_counted(tmp_path: Path) -> None:
     path, heard = tmp_path / "old.json", Heard()
     for old, new in ((["1", "1", "1"], ["1"]), (["1"], ["1", "1"])):
         path.write_text(json.dumps(judged(tmp_path, *old).as_json()), encoding="utf-8")
-        compare_with(path, Evaluated(judged(tmp_path, *new)), 0, heard)
+        compare_with(path, judged(tmp_path, *new), 0, heard)
     told = "not compared: {} cases that only this evaluation has, {} that only the other has"
     assert heard.warned == [told.format(0, 2), told.format(1, 0)]
 
@@ -77,7 +77,7 @@ def test_what_is_no_evaluation_of_these_cases_is_refused(tmp_path: Path, text: s
     path = tmp_path / "old.json"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match=r"old\.json: (not an evaluation|none of its cases)"):
-        compare_with(path, Evaluated(judged(tmp_path, "1")), 0, NullReporter())
+        compare_with(path, judged(tmp_path, "1"), 0, NullReporter())
 
 
 LABELS = ("cat", "dog", "cow", "eel")

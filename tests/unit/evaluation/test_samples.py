@@ -13,7 +13,7 @@ import pytest
 
 from expert_cli.evaluation.cases import EvalCase, read_cases
 from expert_cli.evaluation.evaluate import grade_kept
-from expert_cli.evaluation.grade import Evaluated, GradedAnswer, compare_with, given_by, grade, rows_given
+from expert_cli.evaluation.grade import Evaluation, GradedAnswer, Permissions, compare_with, given_by, grade, rows_given
 from expert_cli.inference.vote import Given, votes
 from expert_cli.utils.reporter import NullReporter
 from expert_cli.utils.statistics import wilson
@@ -131,11 +131,11 @@ def test_equal_answers_are_run_once_and_the_vote_does_not_see_which_is_right(tmp
         assert found.verdict == found.samples[0].verdict
 
 
-def document(folder: Path, *drawn: Sequence[str], **case: Any) -> Evaluated:
+def document(folder: Path, *drawn: Sequence[str], **case: Any) -> Evaluation:
     """Return the evaluation of so many cases with their samples."""
     rows = [asked(folder, texts, expected=NAMES, **case) for texts in drawn]
     rows = [replace(row, id=str(number)) for number, row in enumerate(rows)]
-    return Evaluated(grade(rows, NullReporter(), 10), {}, None, None, folder / "cases.jsonl")
+    return replace(grade(rows, NullReporter(), 10), cases_file=folder / "cases.jsonl")
 
 
 def test_shares_of_the_document_and_kept_samples_judged_again(tmp_path: Path) -> None:
@@ -156,14 +156,14 @@ def test_shares_of_the_document_and_kept_samples_judged_again(tmp_path: Path) ->
     jsonschema_rs.validator_for(schema).validate(json.loads(path.read_text(encoding="utf-8")))
     row = json.loads((tmp_path / "cases.jsonl").read_text(encoding="utf-8"))
     cases.write_text("".join(json.dumps(row | {"id": str(n)}) + "\n" for n in range(4)), encoding="utf-8")
-    again = grade_kept(path, cases, None, 10, NullReporter()).evaluation
+    again = grade_kept(path, cases, None, NullReporter(), Permissions(seconds=10))
     drop = {"pass_at", "pass_at_ci95", "majority", "majority_ci95", "accuracy"}
     assert {key: again.as_json()[key] for key in drop} == {key: told[key] for key in drop}
     assert [one["samples"] for one in again.as_json()["answers"]] == [one["samples"] for one in told["answers"]]
     with cases.open("a", encoding="utf-8") as file:
         file.write(json.dumps(row | {"id": "new"}) + "\n")
     report = Heard()
-    grade_kept(path, cases, None, 10, report)
+    grade_kept(path, cases, None, report, Permissions(seconds=10))
     assert [text for text in report.warned if "no answer" in text] == [
         "1 of 5 cases have no answer and are left out: new"
     ]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from expert_cli.errors import InputError
-from expert_cli.inference.expert import require_embedding
+from expert_cli.pipeline.training_data import require_embedding
 from tests import tiny
 
 

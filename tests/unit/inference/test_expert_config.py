@@ -9,7 +9,7 @@ import pytest
 
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
-from expert_cli.inference.expert_config import DecodingConfig, Grammar, decoding_of
+from expert_cli.inference.expert_config import GenerationConfig, Grammar, decoding_of
 from expert_cli.manifest.reader import load_manifest
 from expert_cli.manifest.schema import Decoding
 from tests import manifests
@@ -32,7 +32,9 @@ REAL = {
 @pytest.mark.parametrize("path", manifests.SHARED, ids=manifests.name_of)
 def test_a_real_manifest_says_how(path: Path) -> None:
     sampling, stops, grammar = REAL[path.stem]
-    expected = DecodingConfig(*sampling, stops, Grammar(grammar) if grammar else None)  # type: ignore[arg-type]
+    names = ("temperature", "top_p", "top_k", "min_p")
+    drawn: Any = {name: value for name, value in zip(names, sampling, strict=True) if value is not None}
+    expected = GenerationConfig(**drawn, stops=stops, grammar=Grammar(grammar) if grammar else None)  # type: ignore[arg-type]
     assert decoding_of(load_manifest(path).manifest) == expected
 
 
@@ -56,7 +58,7 @@ OTHERS = {"temperature": 1, "use_grammar": False, "grammar_type": "sql", "json_s
 def test_a_key_has_the_effect_that_it_is_told_to_have(tmp_path: Path, key: str) -> None:
     """Another value of an applied key is another way to decode, one of any other key is not."""
 
-    def read(written: dict[str, Any]) -> tuple[DecodingConfig, str]:
+    def read(written: dict[str, Any]) -> tuple[GenerationConfig, str]:
         manifest = manifests.small()
         manifest["training"]["decoding"] = written
         plan = make_plan(manifests.write(tmp_path, manifest), CPU, Overrides())
@@ -80,4 +82,4 @@ def test_a_schema_is_of_json_alone_an_empty_stop_sequence_is_none_and_at_tempera
     sql = {"use_grammar": True, "grammar_type": "sql", "json_schema": {"type": "object"}, "stop_sequences": ["", ";"]}
     manifest["training"]["decoding"] = {**sql, "temperature": 0, "top_p": 0.9}
     decoding = decoding_of(load_manifest(manifests.write(tmp_path, manifest)).manifest)
-    assert decoding == DecodingConfig(stop_sequences=(";",), grammar=Grammar("sql"))
+    assert decoding == GenerationConfig(stops=(";",), grammar=Grammar("sql"))

@@ -7,6 +7,7 @@ import shutil
 import sys
 import types
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.evaluation.cases import EvalCase, read_cases
 from expert_cli.evaluation.evaluate import grade_kept
 from expert_cli.evaluation.extract import extract
-from expert_cli.evaluation.grade import Evaluated, Permissions, compare_with, grade, verdict_on
+from expert_cli.evaluation.grade import Permissions, compare_with, grade, verdict_on
 from expert_cli.evaluation.verifiers import registry
 from expert_cli.evaluation.verifiers.registry import VERIFIERS
 from expert_cli.utils.reporter import NullReporter
@@ -93,15 +94,15 @@ def test_nobody_else_knows_it(verifier: str) -> None:
 @each
 def test_what_was_evaluated_can_be_compared_and_judged_again(verifier: str, tmp_path: Path) -> None:
     case, (_, right, wrong) = asked(tmp_path, verifier, input="the input"), VERIFIERS[verifier].example
-    found = Evaluated(grade([case.answered(right)], NullReporter(), 10), {}, None, None, tmp_path / "cases.jsonl")
-    (told,) = found.evaluation.as_json()["answers"]
+    found = replace(grade([case.answered(right)], NullReporter(), 10), cases_file=tmp_path / "cases.jsonl")
+    (told,) = found.as_json()["answers"]
     assert told["question"] == {"prompt": case.prompt, "input": "the input"}
     assert told["expected"] == case.case.criterion != ""
     kept = tmp_path / "evaluation.json"
     kept.write_text(json.dumps(found.as_json()), encoding="utf-8")
-    again = grade_kept(kept, None, None, 10, NullReporter(), Permissions(commands=True))
-    assert again.evaluation == found.evaluation
-    fell = Evaluated(grade([case.answered(wrong)], NullReporter(), 10), {}, None, None)
+    again = grade_kept(kept, None, None, NullReporter(), Permissions(commands=True, seconds=10))
+    assert again.answers == found.answers
+    fell = grade([case.answered(wrong)], NullReporter(), 10)
     drop = compare_with(kept, fell, 0.5, NullReporter())
     assert (drop["lost"], drop["held"]) == (1, False)
 
