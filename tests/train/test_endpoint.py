@@ -245,20 +245,6 @@ def test_a_grammar_goes_along_and_a_refusal_is_told_once(
         assert expected in asked[0].body["structured_outputs"]["grammar"]
 
 
-def test_what_a_vendor_takes_no_more_is_left_out(own: Path) -> None:
-    def reply(asked: Asked) -> Reply:
-        refused = next((name for name in ("max_tokens", "temperature") if name in asked.body), None)
-        error = {"message": f"no {refused}", "param": refused, "code": "unsupported_parameter"}
-        return (400, {"error": error}, {}) if refused else said("7")
-
-    report = Told()
-    with served(reply) as (url, asked):
-        assert evaluated(url, own, batch_size=1, reporter=report)["correct"] == 6
-    assert len(asked) == 2 + 8
-    assert asked[-1].body["max_completion_tokens"] == 256
-    assert sum("takes no" in warning for warning in report.warnings) == 2
-
-
 @pytest.mark.parametrize(
     ("url", "error", "words"),
     [

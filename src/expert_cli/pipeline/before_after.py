@@ -1,35 +1,27 @@
-"""What a run tells beside its losses: held-out cases, answered before and after it, and what it forgot of neutral texts."""
+"""What a run tells beside its losses: held-out cases, answered before and after it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from expert_cli.artifacts.model_card import put_section
 from expert_cli.config.plan import Plan
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.inference.expert_config import decoding_of, generation_config
 from expert_cli.pipeline.options import RunOptions
-from expert_cli.runs.metrics import forgotten_in_words, number
-from expert_cli.runs.run_paths import RunPaths
 from expert_cli.utils.reporter import NullReporter, Reporter
 from expert_cli.utils.text import plural
 
 if TYPE_CHECKING:
-    from peft import PeftModel
-
     from expert_cli.evaluation.cases import EvalCase
     from expert_cli.evaluation.grade import GradedAnswer
     from expert_cli.inference.expert import PromptRenderer
-    from expert_cli.model.tokenizer import TokenizerInfo
 
     Cases = Sequence[EvalCase]
     Answers = Sequence[GradedAnswer]
 
 NEW_TOKENS = 64
 """An answer's most tokens: enough to see whether training took."""
-TEXTS = 200
-"""Enough to tell a change of the loss from chance."""
 
 
 def choose(plan: Plan, report: Reporter, options: RunOptions) -> list[EvalCase]:
@@ -66,32 +58,3 @@ def samples(cases: Cases, before: Answers, after: Answers) -> list[dict[str, Any
         asked = {"prompt": case.turn("\n"), "expected": case.case.expected_text or "its tests pass"}
         found.append({**asked, "before": old, "after": new, "right_before": was_right, "right_after": is_right})
     return found
-
-
-def measure(
-    model: PeftModel, tokenizer: TokenizerInfo, texts: Sequence[str], paths: RunPaths, report: Reporter
-) -> dict[str, Any] | None:
-    """Measure what a trained model forgot, and leave it in the card of its adapter; None where no finite loss tells."""
-    from expert_cli.inference.forgetting import forgetting
-
-    if not texts:
-        return None
-    report.info(f"reading   {plural(len(texts), 'neutral text')}, without the adapter and with it")
-    found = forgetting(model, tokenizer, texts)
-    if found is None:
-        report.warning("what was forgotten is not known: the loss on neutral texts is not finite")
-        return None
-    put_section(paths.adapter / "README.md", "What was forgotten", [f"{forgotten_in_words(found)}."])
-    return found
-
-
-def missed(document: Mapping[str, Any], max_forget: float | None) -> str:
-    """Return in words that a run forgot more on average than `max_forget`; "" where it did not."""
-    if max_forget is None:
-        return ""
-    rose = number(document, "forgetting", "difference")
-    if rose is None:
-        return f"what was forgotten is not known, and --max-forget allows {max_forget:g} nats a token"
-    if rose <= max_forget:
-        return ""
-    return f"the loss on neutral texts rose by {rose:.4f} nats a token, more than --max-forget {max_forget:g}"

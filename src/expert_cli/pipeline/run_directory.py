@@ -20,7 +20,7 @@ from expert_cli.data.store.lookup import store_key
 from expert_cli.errors import CTRL_C, TERMINATED, ExpertError, IntegrityError, Interrupted, ThresholdNotMet
 from expert_cli.hardware.machine import Machine
 from expert_cli.model.kernels.kernel_plan import KernelPlan
-from expert_cli.pipeline.before_after import missed
+from expert_cli.pipeline.forgetting import missed
 from expert_cli.pipeline.options import RunOptions
 from expert_cli.pipeline.training_data import DataInputs
 from expert_cli.runs.fit_result import FitResult, mean_span

@@ -28,7 +28,6 @@ from expert_cli.hardware.devices import DEVICES
 from expert_cli.hardware.machine import Machine
 from expert_cli.inference.expert import PromptRenderer, load_base_of
 from expert_cli.inference.expert_config import json_separators
-from expert_cli.inference.forgetting import neutral_texts
 from expert_cli.model import isolation
 from expert_cli.model.adapter import add_adapter
 from expert_cli.model.fsdp import require_processes, shard_base
@@ -41,7 +40,8 @@ from expert_cli.model.kernels.kernel_plan import (
 )
 from expert_cli.model.layers import compile_layers, enable_activation_checkpointing
 from expert_cli.model.loading.quantize import autocast_of
-from expert_cli.pipeline.before_after import TEXTS, ask, choose, measure, missed, samples
+from expert_cli.pipeline.before_after import ask, choose, samples
+from expert_cli.pipeline.forgetting import TEXTS, measure, missed, neutral_texts
 from expert_cli.pipeline.options import RunOptions
 from expert_cli.pipeline.pretokenize import describe, store_for
 from expert_cli.pipeline.remote_run import remote_run
@@ -169,7 +169,7 @@ def _train(work: Work) -> RunResult:
             cases, before, texts = [], [], ()
         found = document(run.output, done, describe(run, store, data.train.documents), kernels, sha256)
         found["samples"] = samples(cases, before, ask(model, cases, renderer, plan, report))
-        forgot = measure(model, inputs.tokenizer, texts, paths, report)
+        forgot = measure(model, inputs.tokenizer, texts, paths.adapter / "README.md", report)
         found |= {"forgetting": forgot} if forgot else {}
         found |= {"resumed_from": str(resumed.path) if resumed else None, "seconds": time.monotonic() - started}
         ended = finish(work, found, sha256, done.stop_reason)

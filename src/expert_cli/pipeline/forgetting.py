@@ -8,21 +8,25 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from pydoc_data.topics import topics
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-from peft import PeftModel
-from torch.nn.functional import cross_entropy
-
-from expert_cli.inference.generate import generating
-from expert_cli.model.tokenizer import TokenizerInfo
+from expert_cli.artifacts.model_card import put_section
+from expert_cli.runs.metrics import forgotten_in_words, number
+from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.statistics import mean_of
+from expert_cli.utils.text import plural
 
-TOKENS, CHARACTERS = 32, 250
-"""That are read of one text; so many characters are more tokens in the vocabularies there are."""
+if TYPE_CHECKING:
+    from peft import PeftModel
+
+    from expert_cli.model.tokenizer import TokenizerInfo
+
+TEXTS, TOKENS, CHARACTERS = 200, 32, 250
+"""Texts enough to tell a change of the loss from chance; tokens of each, which so many characters are in any vocabulary."""
 LOGITS_BYTES = 128 << 20  # fp32 logits of a batch
 
 
@@ -34,8 +38,40 @@ def neutral_texts(count: int) -> tuple[str, ...]:
     return tuple(found[n * len(found) // count] for n in range(count)) if count < len(found) else found
 
 
+def missed(document: Mapping[str, Any], max_forget: float | None) -> str:
+    """Return in words that a run forgot more on average than `max_forget`; "" where it did not."""
+    if max_forget is None:
+        return ""
+    rose = number(document, "forgetting", "difference")
+    if rose is None:
+        return f"what was forgotten is not known, and --max-forget allows {max_forget:g} nats a token"
+    if rose <= max_forget:
+        return ""
+    return f"the loss on neutral texts rose by {rose:.4f} nats a token, more than --max-forget {max_forget:g}"
+
+
+def measure(
+    model: PeftModel, tokenizer: TokenizerInfo, texts: Sequence[str], card: Path, report: Reporter
+) -> dict[str, Any] | None:
+    """Return the value under "forgetting" of `train --json`, and leave it in the adapter's card; None: no finite loss tells."""
+    if not texts:
+        return None
+    report.info(f"reading   {plural(len(texts), 'neutral text')}, without the adapter and with it")
+    found = forgetting(model, tokenizer, texts)
+    if found is None:
+        report.warning("what was forgotten is not known: the loss on neutral texts is not finite")
+        return None
+    put_section(card, "What was forgotten", [f"{forgotten_in_words(found)}."])
+    return found
+
+
 def forgetting(model: PeftModel, tokenizer: TokenizerInfo, texts: Sequence[str]) -> dict[str, Any] | None:
-    """Return the value under "forgetting" of `train --json`: mean losses of texts, nats a token; None: not finite."""
+    """Return the mean losses of texts, nats a token, without the adapter and with it; None where one is not finite."""
+    import torch
+    from torch.nn.functional import cross_entropy
+
+    from expert_cli.inference.generate import generating
+
     rows = [tokenizer.backend.encode(text).ids for text in texts]
     config = model.config.get_text_config()
     length = min(TOKENS, getattr(config, "max_position_embeddings", TOKENS), *map(len, rows))
@@ -57,7 +93,7 @@ def forgetting(model: PeftModel, tokenizer: TokenizerInfo, texts: Sequence[str])
     if not all(map(math.isfinite, (*before, *after))):
         return None
     rose = mean_of([new - old for old, new in zip(before, after, strict=True)])
-    told: dict[str, Any] = {
+    told = {
         "texts": len(rows),
         "tokens": len(rows) * (length - 1),
         "loss_before": fmean(before),
