@@ -93,11 +93,7 @@ def forgetting(model: PeftModel, tokenizer: TokenizerInfo, texts: Sequence[str])
     if not all(map(math.isfinite, (*before, *after))):
         return None
     rose = mean_of([new - old for old, new in zip(before, after, strict=True)])
-    told = {
-        "texts": len(rows),
-        "tokens": len(rows) * (length - 1),
-        "loss_before": fmean(before),
-        "loss_after": fmean(after),
-    }
-    told |= {"difference": rose.mean, "ci95": list(rose.ci95) if rose.ci95 else None}
-    return {**told, "sha256": hashlib.sha256("\0".join(texts).encode()).hexdigest()}
+    told: dict[str, Any] = {"texts": len(rows), "tokens": len(rows) * (length - 1)}
+    told |= {"loss_before": fmean(before), "loss_after": fmean(after), "difference": rose.mean}
+    told |= {"ci95": list(rose.ci95) if rose.ci95 else None}
+    return told | {"sha256": hashlib.sha256("\0".join(texts).encode()).hexdigest()}
