@@ -29,7 +29,7 @@ from expert_cli.inference.vote import Given, by_votes, text_given
 from expert_cli.runs.metrics import BASES, WITHOUT_GRAMMAR, items, part, read_json
 from expert_cli.utils.process_setup import usable_cores
 from expert_cli.utils.reporter import Reporter, late_progress
-from expert_cli.utils.statistics import Paired, mean_of_shares, pass_at, wilson
+from expert_cli.utils.statistics import Paired, pass_at, wilson
 from expert_cli.utils.subprocesses import cancel_with
 
 T = TypeVar("T")
@@ -197,20 +197,18 @@ class Evaluation:
         }
 
     def _sampled(self) -> dict[str, Any]:
-        """Return pass@k for every k, the share of right majorities, and what votes went by."""
-        passed = [[each.verdict.passed for each in one.samples] for one in self.answers]
-        tries, programs = fmean(map(len, passed)), [bool(one.row.case.starts) for one in self.answers]
-        estimates = {
-            str(k): mean_of_shares([pass_at(k, sum(one), len(one)) for one in passed], tries / k)
-            for k in range(1, min(map(len, passed)) + 1)
-        }
+        """Return pass@k for every k, the share of right majorities, and what votes went by; intervals count cases, not answers."""
+        passed, cases = [[each.verdict.passed for each in one.samples] for one in self.answers], len(self.answers)
+        programs = [bool(one.row.case.starts) for one in self.answers]
+        most = range(1, min(map(len, passed)) + 1)
+        shares = {str(k): fmean(pass_at(k, sum(one), len(one)) for one in passed) for k in most}
         chosen = zip(passed, (one.majority for one in self.answers), strict=True)
-        majority = mean_of_shares([place is not None and one[place] for one, place in chosen])
+        majority = sum(place is not None and one[place] for one, place in chosen)
         return {
-            "pass_at": {k: estimate.mean for k, estimate in estimates.items()},
-            "pass_at_ci95": {k: list(estimate.ci95 or (0.0, 1.0)) for k, estimate in estimates.items()},
-            "majority": majority.mean,
-            "majority_ci95": list(majority.ci95 or (0.0, 1.0)),
+            "pass_at": shares,
+            "pass_at_ci95": {k: list(wilson(share * cases, cases)) for k, share in shares.items()},
+            "majority": majority / cases,
+            "majority_ci95": list(wilson(majority, cases)),
             "majority_by": "text" if all(programs) else "result or text" if any(programs) else "result",
         }
 

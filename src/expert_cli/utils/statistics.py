@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from statistics import fmean, stdev, variance
+from statistics import fmean, stdev
 from typing import Any
 
 Z_95 = 1.959964
@@ -66,20 +66,6 @@ def wilson(correct: float, cases: float) -> tuple[float, float]:
 def pass_at(k: int, correct: int, tries: int) -> float:
     """Return the chance that one of k <= tries is right, without bias (Chen et al., arXiv 2107.03374)."""
     return 1 - math.comb(tries - correct, k) / math.comb(tries, k)
-
-
-def mean_of_shares(shares: Sequence[float], tries: float = 1) -> Estimate:
-    """Return the mean of the shares (0 to 1) of at least one case; Wilson's interval by the effective number of cases.
-
-    tries: how many independent ones a share stands for. Shares that are all 0 or 1 tell of as many cases as there are; those
-    between spread less and tell more, at most as much as all tries of all cases.
-    """
-    mean, cases = fmean(shares), float(len(shares))
-    most = mean * (1 - mean)
-    if most and cases > 1:
-        seen = variance(shares)
-        cases = min(cases * tries, max(cases, cases * most / seen if seen else math.inf))
-    return Estimate(mean, wilson(mean * cases, cases))
 
 
 @dataclass(frozen=True)

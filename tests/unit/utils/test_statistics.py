@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from expert_cli.utils.length_histogram import LengthHistogram
-from expert_cli.utils.statistics import Paired, mean_of, mean_of_shares, paired_ratio, pass_at, t_quantile, wilson
+from expert_cli.utils.statistics import Paired, mean_of, paired_ratio, pass_at, t_quantile, wilson
 
 
 @pytest.mark.parametrize(
@@ -82,19 +82,6 @@ def test_pass_at_k_is_the_share_of_all_choices_of_k_tries_that_hold_a_right_one(
         passed = [number < correct for number in range(tries)]
         for k in range(1, tries + 1):
             assert pass_at(k, correct, tries) == pytest.approx(fmean(map(any, combinations(passed, k))))
-
-
-def test_shares_of_cases() -> None:
-    whole = [1.0, 1.0, 0.0, 1.0]
-    assert mean_of_shares(whole, 8).ci95 == pytest.approx(wilson(3, 4)), "a case that is right or wrong is one case"
-    assert mean_of_shares([1.0] * 9, 8).ci95 == pytest.approx(wilson(9, 9)), "and where all are right"
-    assert mean_of_shares([0.5], 8).ci95 == pytest.approx(wilson(0.5, 1)), "of one case nothing tells the variance"
-    assert mean_of_shares([0.5] * 9, 8).ci95 == pytest.approx(wilson(36, 72)), "never more than all tries tell"
-    assert mean_of_shares([0.5] * 9).ci95 == pytest.approx(wilson(4.5, 9))
-    # mean 0.5, variance between cases 0.25 * 8 / 7 / 4: as good as 3.5 times as many cases
-    found = mean_of_shares([0.25, 0.75] * 4, 8)
-    assert found.mean == 0.5
-    assert found.ci95 == pytest.approx(wilson(14, 28))
 
 
 LENGTHS = st.lists(st.integers(1, 50), max_size=30)
