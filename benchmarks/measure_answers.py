@@ -26,7 +26,7 @@ from typing import Any, TypeVar
 from expert_cli.config.plan import trained_adapter
 from expert_cli.evaluation.cases import EvalCase
 from expert_cli.evaluation.evaluate import Answering, cases_of, check_gradable, write_answers
-from expert_cli.evaluation.grade import CASE_TIMEOUT_S, NOTHING, grade
+from expert_cli.evaluation.grade import CASE_TIMEOUT_S, grade
 from expert_cli.inference.expert import Expert, open_expert
 from expert_cli.inference.expert_config import GenerationConfig, Grammar, Stop, decoding_for, generation_config
 from expert_cli.manifest.key import GrammarType
@@ -87,7 +87,6 @@ class Measured:
         held, free = (grade(rows[way], NullReporter(), CASE_TIMEOUT_S) for way in ways)
         return {
             "grammar": grammar.type,
-            "free_text": sum(part["with"]["free_text"] for part in parts),
             "unknown_names": {
                 "with": held.as_json()["failures"].get("unknown_name", 0),
                 "without": free.as_json()["failures"].get("unknown_name", 0),
@@ -121,15 +120,14 @@ class Measured:
         return rows, costs
 
     def _asked(self, cases: Sequence[EvalCase], settings: GenerationConfig) -> Row:
-        answering = Answering("", NullReporter(), NOTHING)
-        found = write_answers(self.expert.model, self.expert.renderer, cases, settings, answering)
+        answering = Answering("", cases, settings, NullReporter())
+        found = write_answers(self.expert.model, self.expert.renderer, answering)
         rows, told = [one.row for one in found.answers], found.generation or {}
         answers = [[(one.answer, one.stop) for one in row.samples or [row]] for row in rows]
         return {
             "answers": answers,
             "tokens": told["tokens"],
             "seconds": told["seconds"],
-            "free_text": (found.grammar or {}).get("free", 0),
         }
 
 
@@ -208,8 +206,8 @@ def greedy_table(rows: Sequence[Row]) -> list[str]:
     """Return a line for every set that was asked greedily: what is right, what names are unknown, and what a token costs."""
     lines = [
         "| expert | questions | right without | right with | gained, lost | difference (95 %) | unknown names without, with "
-        "| never ended without, with | free text | tokens/s without, with | with : without (95 %) |",
-        f"|{'---|' * 11}",
+        "| never ended without, with | tokens/s without, with | with : without (95 %) |",
+        f"|{'---|' * 10}",
     ]
     for row in (one for one in rows if one["asked"]["part"] == "greedy"):
         held, free, names = row["with"], row["without"], row["unknown_names"]
@@ -229,7 +227,6 @@ def greedy_table(rows: Sequence[Row]) -> list[str]:
             f"{100 * change['difference']:+.1f} % ({low:+.1f} to {high:+.1f})",
             f"{names['without']}, {names['with']}",
             f"{_never_ended(free)}, {_never_ended(held)}",
-            str(row["free_text"]),
             ", ".join(f"{sums[way, 'tokens'] / sums[way, 'seconds']:.1f}" for way in ("without", "with")),
             _ratio(row["parts"]),
         )

@@ -81,7 +81,7 @@ def test_programs_run_behind_walls_and_commands_only_where_they_are_allowed(cli:
     done = cli("evaluate", "--answers", "programs.jsonl", "--json", "--without-walls", "--case-timeout", "20")
     document = json.loads(done.out)
     valid(document, "evaluate")
-    assert (done.code, document["accuracy"], document["walls"]) == (0, 1.0, [*standing_walls()])
+    assert (done.code, document["accuracy"]) == (0, 1.0)
     assert f"walls     {', '.join(standing_walls()) or 'none'} around answers that are programs" in done.err
     (tmp_path / "judge.py").write_text("print('{\"correct\": true}')", encoding="utf-8")
     row = {"verifier": "command", "command": "judge.py", "answer": "x"}

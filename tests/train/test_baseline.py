@@ -63,7 +63,7 @@ def test_the_base_model_is_asked_in_its_own_template(by: TrainedAdapter, documen
     cases = cases_of(by.plan, None)
     settings = GenerationConfig(NEW_TOKENS, 16)
     with expert.model.disable_adapter():
-        found = write_answers(expert.model, renderer, cases, settings, Answering("", NullReporter(), NOTHING))
+        found = write_answers(expert.model, renderer, Answering("", cases, settings, NullReporter()))
     assert [one.row.answer for one in found.answers] == [row["answer"] for row in document["baseline"]["answers"]]
 
 

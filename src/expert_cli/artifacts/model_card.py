@@ -19,7 +19,7 @@ from expert_cli.config.plan import Plan
 from expert_cli.inference.expert_config import GENERATION_CONFIG
 from expert_cli.manifest.key import CARD
 from expert_cli.runs.fit_result import FitResult
-from expert_cli.runs.metrics import BASES, base_title, grammar_in_words, sample_shares
+from expert_cli.runs.metrics import BASES, base_title, sample_shares
 from expert_cli.utils.files import write_json, write_text
 from expert_cli.utils.redaction import redact
 from expert_cli.utils.text import short_place
@@ -113,8 +113,13 @@ def put_evaluation(card: Path, document: Mapping[str, Any]) -> None:
 
     place, shares = short_place(document["cases_file"]), {None: document, **document["by_category"]}.items()
     bases = {base_title(name, document[name]): document[name] for name in BASES if document.get(name)}
-    told = {"place": place, "shares": shares, "bases": bases, "percent": "{:.1%}".format}
-    told |= {"held": grammar_in_words(document.get("grammar")), "drawn": sample_shares(document)}
+    told = {
+        "place": place,
+        "shares": shares,
+        "bases": bases,
+        "percent": "{:.1%}".format,
+        "drawn": sample_shares(document),
+    }
     put_section(card, "Evaluation", _rendered("evaluation.md.j2", **document, **told))
     found = ModelCard.load(card)
     found.data.model_name = found.data.get("model_name") or card.parent.name

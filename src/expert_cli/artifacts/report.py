@@ -85,6 +85,6 @@ def _template() -> jinja2.Template:
         "short": lambda text: shortened(str(text), CHARACTERS),
         "shown": short_place,
     }
-    words = ("base_title", "forgotten_in_words", "grammar_in_words", "mean_shares", "sample_shares")
+    words = ("base_title", "forgotten_in_words", "mean_shares", "sample_shares")
     environment.filters |= {name: getattr(metrics, name) for name in words}
     return environment.from_string(page_part("report.html.j2"))

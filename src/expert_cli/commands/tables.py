@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from expert_cli.console.terminal import Console
-from expert_cli.runs.metrics import BASES, base_title, grammar_in_words, sample_shares
+from expert_cli.runs.metrics import BASES, base_title, sample_shares
 from expert_cli.utils.text import duration
 
 EXAMPLES = 3
@@ -31,8 +31,6 @@ def show_evaluated(console: Console, found: Mapping[str, Any]) -> None:
             difference = f"{rise['difference']:+.1%} ({_interval(rise['ci95'], '+.1%')})"
             rows.append([*_share(base), str(rise["gained"]), str(rise["lost"]), difference, title])
         console.table("other answers to the same cases, and the expert beside them", columns, rows)
-    if held := grammar_in_words(found["grammar"]):
-        console.text(held)
     written = {"": found["generation"], **{f" of the {title}": base.get("generation") for title, base in bases.items()}}
     for whose, how in written.items():
         if how and how["cut_off"]:

@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from http.client import HTTPException
 from pathlib import Path
 from threading import Lock
@@ -73,9 +73,7 @@ class Server:
             found = json.loads(text)
             choice, tokens = found["choices"][0], (found.get("usage") or {}).get("completion_tokens") or 0
             said = (choice["text"] if self.takes_text else choice["message"]["content"]) or ""
-            return evaluate.Written(
-                said, "length" if choice.get("finish_reason") == "length" else "end", tokens, not held
-            )
+            return evaluate.Written(said, "length" if choice.get("finish_reason") == "length" else "end", tokens)
         told = shortened(text.replace(self._key, "***") if self._key else text, 300)
         if held and code in (400, 422):
             if self._takes_grammars:
@@ -118,31 +116,30 @@ def evaluate_served(
     asked = read_json(file) if file else {"input_separator": "\n\n"}
     first, separator = "" if file else plan.run.model.system_prompt or "", asked["input_separator"]
     system = [{"role": "system", "content": first}] if first else []
-    written, requests = _writer(file, as_text=server.takes_text), list[tuple[EvalCase, Any, Any]]()
-    for case in cases:
-        turn = case.turn(separator)
-        held = evaluate.held_for(case, turn, settings.grammar)
-        requests.append((case, written([*system, {"role": "user", "content": turn}]), held.served if held else {}))
+    written = _writer(file, as_text=server.takes_text)
     how = {"model": server.named["model"], "max_tokens": settings.max_new_tokens, "temperature": 0.0}
     how |= {"stop": [*settings.stops[:MOST_STOPS]] or None, **settings.sampling()}
-    same = [server.named, how, settings.samples, settings.seed, [(case.digest, *of) for case, *of in requests]]
-    title, lock = f"{server.named['model']} answers", Lock()
-    answering = evaluate.Answering(title, server.report, allowed, keep, same)
+    same = [server.named, system, separator, asdict(settings)]
+    title, lock, settings = f"{server.named['model']} answers", Lock(), replace(settings, num_beams=1)
+    answering = evaluate.Answering(title, cases, settings, server.report, keep, same)
 
-    def answer(one: tuple[EvalCase, Any, Any]) -> None:
-        case, prompt, held = one
-        seeds = [(evaluate.seed_of(settings, case) + k) % (1 << 31) for k in range(settings.samples or 1)]
-        made = [server.said({**how, **prompt, "seed": seed}, held) for seed in seeds]
+    def answer(case: EvalCase) -> None:
+        turn, seed = case.turn(separator), evaluate.seed_of(settings, case)
+        held, prompt = (
+            evaluate.held_for(case, turn, settings.grammar),
+            written([*system, {"role": "user", "content": turn}]),
+        )
+        asked = [{**how, **prompt, "seed": (seed + k) % (1 << 31)} for k in range(settings.samples or 1)]
+        made = [server.said(one, held.served if held else {}) for one in asked]
         with lock:
-            answering.add(case.digest, made)
+            answering.add(case, made)
 
-    left = [one for one in requests if one[0].digest not in answering.made]
-    with server.report.progress(title, len(left), "cases") as bar:
-        in_order(answer, left, settings.batch_size, bar.update)
+    with server.report.progress(title, len(answering.left), "cases") as bar:
+        in_order(answer, answering.left, settings.batch_size, bar.update)
     facts = None
     if trained and file:
         facts = evaluate.facts_of(trained, trained.origin.base_sha256, asked["template"], separator)
-    return replace(answering.judged(replace(settings, num_beams=1), cases, **server.named), facts=facts)
+    return replace(answering.judged(allowed, **server.named), facts=facts)
 
 
 def _writer(file: Path | None, *, as_text: bool) -> Callable[[Any], dict[str, Any]]:

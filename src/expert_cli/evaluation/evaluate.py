@@ -44,51 +44,60 @@ DUMMY = "x"
 
 
 class Written(NamedTuple):
-    """An answer's text, why it ends, how many tokens it has, and whether nothing held it."""
+    """An answer's text, why it ends, and how many tokens it has."""
 
     text: str
     stop: Stop
     tokens: int
-    is_free: bool
 
 
 class Answering:
-    """One pass over the cases: answers as they are made, kept in a file by which the same pass goes on where it was stopped."""
+    """One pass over the cases: answers as they are made, kept in a file by which the same pass goes on where it was stopped.
+
+    settings: how they are asked; left: the cases that are not answered yet.
+    """
 
     def __init__(
-        self, title: str, report: Reporter, allowed: Permissions, file: Path | None = None, asked: Any = None
+        self,
+        title: str,
+        cases: Sequence[EvalCase],
+        settings: GenerationConfig,
+        report: Reporter,
+        keep: Path | None = None,
+        asked: Any = None,
     ) -> None:
-        """Read what the file has of this pass. asked: what two equal passes have in common."""
-        self.title, self.report, self._allowed, self._file = title, report, allowed, file
-        self._pass, self.made = case_files.digest_of({title: asked}), dict[str, list[Written]]()
-        self._started = time.monotonic()
-        for line in file.read_text(encoding="utf-8").splitlines() if file and file.is_file() else ():
+        """Read what the file `keep` has of this pass. asked: what two equal passes have in common."""
+        self.title, self.settings, self.report, self._cases, self._keep = title, settings, report, cases, keep
+        self._pass, self._started = case_files.digest_of({title: asked}), time.monotonic()
+        self._made: dict[str, list[Written]] = {}
+        for line in keep.read_text(encoding="utf-8").splitlines() if keep and keep.is_file() else ():
             with suppress(ValueError):  # the last line may not have been written whole
                 of, case, answers = json.loads(line)
-                self.made |= {case: [Written(*one) for one in answers]} if of == self._pass else {}
+                self._made |= {case: [Written(*one) for one in answers]} if of == self._pass else {}
+        self.left = [case for case in cases if case.digest not in self._made]
+        if self._made:
+            report.info(f"{len(cases) - len(self.left)} of {len(cases)} cases were answered before this was stopped")
 
-    def add(self, case: str, answers: list[Written]) -> None:
-        """Keep the answers to a case of this digest."""
-        self.made[case] = answers
-        if self._file:
-            with self._file.open("a", encoding="utf-8", newline="\n") as file:
-                file.write(f"\n{json.dumps([self._pass, case, answers])}\n")
+    def add(self, case: EvalCase, answers: list[Written]) -> int:
+        """Keep the answers to a case; return how many cases were left that are answered now."""
+        self._made[case.digest] = answers
+        if self._keep:
+            with self._keep.open("a", encoding="utf-8", newline="\n") as file:
+                file.write(f"\n{json.dumps([self._pass, case.digest, answers])}\n")
+        return sum(one.digest in self._made for one in self.left)
 
-    def judged(self, settings: GenerationConfig, cases: Sequence[EvalCase], **computed: Any) -> Evaluation:
+    def judged(self, allowed: Permissions, **computed: Any) -> Evaluation:
         """Judge the answers, each up to the first stop sequence. computed: what decides on rounding: a device, or a server."""
-        seconds, every = time.monotonic() - self._started, [self.made[case.digest] for case in cases]
-        cut = [[(settings.until_stop(one.text), one) for one in some] for some in every]
-        ends = [[(text, one.stop if text == one.text else "sequence") for text, one in some] for some in cut]
-        answers = [
-            case.with_answers(some, sampled=settings.samples > 0) for case, some in zip(cases, ends, strict=True)
-        ]
+        seconds, settings, answers = time.monotonic() - self._started, self.settings, list[EvalCase]()
+        every = [self._made[case.digest] for case in self._cases]
+        for case, some in zip(self._cases, every, strict=True):
+            cut = [(settings.until_stop(one.text), one) for one in some]
+            ends: Any = [(text, one.stop if text == one.text else "sequence") for text, one in cut]
+            answers.append(case.with_answers(ends, sampled=settings.samples > 0))
         stops, tokens = Counter(one.stop for one in chain(*every)), sum(one.tokens for one in chain(*every))
         told = {"tokens": tokens, "cut_off": stops["length"], "looping": stops["looping"], **computed}
         told |= {"seconds": seconds, "tokens_per_s": tokens / max(1e-9, seconds)}
-        free = sum(any(one.is_free for one in some) for some in every)
-        held = {"type": settings.grammar.type, "held": len(cases) - free, "free": free} if settings.grammar else None
-        evaluation = grade(answers, self.report, self._allowed.seconds)
-        return replace(evaluation, generation=settings.as_json() | told, grammar=held)
+        return replace(grade(answers, self.report, allowed.seconds), generation=settings.as_json() | told)
 
 
 def drawn_shots(trained: TrainedAdapter, count: int, cases: Sequence[EvalCase], report: Reporter) -> list[Row]:
@@ -132,41 +141,37 @@ def free(settings: GenerationConfig, longest: int = 0) -> GenerationConfig:
 def write_answers(
     model: Any,
     renderer: PromptRenderer,
-    cases: Sequence[EvalCase],
-    settings: GenerationConfig,
     answering: Answering,
+    allowed: Permissions = NOTHING,
     shots: Sequence[Row] = (),
 ) -> Evaluation:
-    """Let the model answer every case that is not answered yet, and judge. shots: what comes before."""
+    """Let the model answer every case that is left, and judge all. shots: what comes before."""
     import torch
 
     from expert_cli.inference.generate import Request, generate
 
+    cases, settings, report = answering.left, answering.settings, answering.report
     turns = [renderer.template.user_turn(*case.asked) for case in cases]
     held = [held_for(case, turn, settings.grammar) for case, turn in zip(cases, turns, strict=True)]
     if settings.grammar and None in held:
         told = "questions name no schema that can be read: nothing holds their answers"
-        answering.report.warning(f"{held.count(None)} of {len(cases)} {told}")
+        report.warning(f"{held.count(None)} of {len(cases)} {told}")
     if lacks := [f"{case.where}: {one.lacks}" for case, one in zip(cases, held, strict=True) if one and one.lacks]:
-        told = "cases are not held to all of their JSON Schema"
-        answering.report.warning(f"answers to {len(lacks)} of {len(cases)} {told}: {lacks[0]}")
-    left = [n for n, case in enumerate(cases) if case.digest not in answering.made]
+        report.warning(f"{len(lacks)} of {len(cases)} answers are not held to all of their JSON Schema: {lacks[0]}")
+    seeds = [seed_of(settings, case) for case in cases]
     requests = [
-        Request(_prompt(renderer, turns[n], shots), held[n], seed_of(settings, cases[n]), settings.samples or 1)
-        for n in left
+        Request(_prompt(renderer, turn, shots), *how, settings.samples or 1)
+        for turn, *how in zip(turns, held, seeds, strict=True)
     ]
-    if answering.made:
-        answering.report.info(f"{len(cases) - len(left)} of {len(cases)} cases were answered before this was stopped")
-    with answering.report.progress(answering.title, len(left), "cases") as bar:
+    with report.progress(answering.title, len(cases), "cases") as bar:
 
         def on_batch(made: Mapping[int, list[Completion]]) -> None:
-            for n, some in ((left[n], some) for n, some in made.items()):
-                told = [Written(renderer.decode(one.ids), one.stop, len(one.ids), held[n] is None) for one in some]
-                answering.add(cases[n].digest, told)
-            bar.update(sum(cases[n].digest in answering.made for n in left))
+            for n, some in made.items():
+                told = [Written(renderer.decode(one.ids), one.stop, len(one.ids)) for one in some]
+                bar.update(answering.add(cases[n], told))
 
         generate(model, requests, settings, renderer, on_batch)
-    return answering.judged(settings, cases, device=model.device.type, threads=torch.get_num_threads())
+    return answering.judged(allowed, device=model.device.type, threads=torch.get_num_threads())
 
 
 def seed_of(settings: GenerationConfig, case: EvalCase) -> int:
@@ -220,11 +225,11 @@ def evaluate_adapter(
     same = {**facts, **asdict(settings), "ends": renderer.ends, "shots": shots}
 
     def asked(title: str, how: GenerationConfig, by: PromptRenderer, before: Sequence[Row] = ()) -> Evaluation:
-        answering = Answering(title, report, allowed, keep, [same, [row.where for row in before]])
-        return write_answers(expert.model, by, cases, how, answering, before)
+        answering = Answering(title, cases, how, report, keep, [same, [row.where for row in before]])
+        return write_answers(expert.model, by, answering, allowed, before)
 
     found, bases = asked("answering", settings, renderer), dict[str, dict[str, Any]]()
-    if shots is not None and found.grammar and found.grammar["held"]:
+    if shots is not None and settings.grammar:
         other = asked(base_title(WITHOUT_GRAMMAR, {}), replace(settings, grammar=None), renderer)
         bases[WITHOUT_GRAMMAR] = other.beside(found, {})
     alone = base_renderer(run, trained.origin, renderer.tokenizer)
@@ -279,8 +284,7 @@ def grade_kept(
         if other := part(document, name):
             asked: Any = {key: other[key] for key in ("shots", "examples", "template") if key in other}
             bases[name] = judged(other).beside(found, asked)
-    facts, grammar = (part(document, name) or None for name in ("expert", "grammar"))
-    return replace(found, bases=bases, facts=facts, grammar=grammar, cases_file=file, limit=limit)
+    return replace(found, bases=bases, facts=part(document, "expert") or None, cases_file=file, limit=limit)
 
 
 def _kept(row: Mapping[str, Any], cases: Mapping[str, EvalCase], path: Path) -> EvalCase:

@@ -5,12 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-RULE = (
-    "What a model writes ends at the first stop sequence of its manifest (training.decoding.stop_sequences); thinking "
-    "(<think>...</think>) is left out, the text ends at the first end token, and of fenced blocks the last one marked "
-    "with the language counts, else the last one with no mark or marked as text; without a fence the whole text is the answer."
-)
-
 # The first kind stands in no program; `</s>` is also HTML, so that it ends the text only at the end of a line.
 _END = re.compile(
     r"<\|(?:im_end|endoftext|end_of_text|eot_id|eom_id|end|return|im_start|user|assistant|system)\|>(?:assistant\s)?"
@@ -31,10 +25,10 @@ _ONE_LINE = re.compile(r"```([^`\n]+)```")
 
 
 def extract(text: str, fences: Collection[str]) -> str:
-    """Return the answer in `text`, cut at stop sequences, by `RULE`; `fences`: the marks of a block in its language.
+    """Return the answer in `text`, cut at stop sequences; `fences`: the marks of a block in its language.
 
-    The last block, because a model that corrects itself does so below its first try; a marked one before a bare one,
-    because bare blocks often show output.
+    Of fenced blocks the last one counts that is marked so, because a model that corrects itself does so below its first try;
+    else the last one that is bare or marked as text: bare blocks often show output. Without a fence it is the whole text.
     """
     text = _THOUGHT.sub("", text)
     if thought_end := _THOUGHT_END.search(text):  # chat templates may open the thinking in the prompt

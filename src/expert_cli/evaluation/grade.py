@@ -21,12 +21,12 @@ import psutil
 
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.evaluation.cases import MAX_CHARACTERS, EvalCase, at, digest_of
-from expert_cli.evaluation.extract import RULE, extract
+from expert_cli.evaluation.extract import extract
 from expert_cli.evaluation.verifiers.case import EMPTY, Case, Grade, Kind, Labeled, Stopped
 from expert_cli.evaluation.verifiers.registry import VERIFIERS
 from expert_cli.evaluation.verifiers.sandbox.child_process import MEMORY_BYTES, is_network_shut, standing_walls
 from expert_cli.inference.vote import Given, by_votes, text_given
-from expert_cli.runs.metrics import BASES, WITHOUT_GRAMMAR, items, part, read_json
+from expert_cli.runs.metrics import BASES, items, part, read_json
 from expert_cli.utils.process_setup import usable_cores
 from expert_cli.utils.reporter import Reporter, late_progress
 from expert_cli.utils.statistics import Paired, pass_at, wilson
@@ -144,8 +144,8 @@ def share(answers: Sequence[GradedAnswer]) -> dict[str, Any]:
 class Evaluation:
     """Judged answers, at least one, in the order of their rows; facts, generation: what was evaluated and how, as it is told.
 
-    bases: other answers to the same cases, by their key of `BASES`. grammar: what held the answers: type, held, free. limit: of
-    cases that were asked for. threshold: the accuracy that was. drop: since an earlier evaluation. pairs: what was written.
+    bases: other answers to the same cases, by their key of `BASES`. limit: of cases that were asked for. threshold: the
+    accuracy that was. drop: since an earlier evaluation. pairs: what was written.
     """
 
     answers: tuple[GradedAnswer, ...]
@@ -156,7 +156,6 @@ class Evaluation:
     limit: int | None = None
     threshold: float | None = None
     drop: Mapping[str, Any] | None = None
-    grammar: Mapping[str, Any] | None = None
     pairs: Mapping[str, Any] | None = None
 
     @property
@@ -197,9 +196,8 @@ class Evaluation:
         }
 
     def _sampled(self) -> dict[str, Any]:
-        """Return pass@k for every k, the share of right majorities, and what votes went by; intervals count cases, not answers."""
+        """Return pass@k for every k, and the share of right majorities."""
         passed, cases = [[each.verdict.passed for each in one.samples] for one in self.answers], len(self.answers)
-        programs = [bool(one.row.case.starts) for one in self.answers]
         most = range(1, min(map(len, passed)) + 1)
         shares = {str(k): fmean(pass_at(k, sum(one), len(one)) for one in passed) for k in most}
         chosen = zip(passed, (one.majority for one in self.answers), strict=True)
@@ -209,28 +207,21 @@ class Evaluation:
             "pass_at_ci95": {k: list(wilson(share * cases, cases)) for k, share in shares.items()},
             "majority": majority / cases,
             "majority_ci95": list(wilson(majority, cases)),
-            "majority_by": "text" if all(programs) else "result or text" if any(programs) else "result",
         }
 
     def as_json(self) -> dict[str, Any]:
         """Return what `evaluate --json` prints (docs/INTERFACE.md)."""
-        told, free = self.judged(), self.bases.get(WITHOUT_GRAMMAR)
-        names = {of: one and one["failures"].get("unknown_name", 0) for of, one in (("with", told), ("without", free))}
-        has_programs = any(one.row.case.starts == "answer" for one in self.answers)
         return {
-            **told,
+            **self.judged(),
             **{name: self.bases.get(name) for name in BASES},
-            "grammar": {**self.grammar, "unknown_names": names} if self.grammar else None,
             "threshold": self.threshold,
             "against": self.drop,
             "passed": not self.missed,
-            "extraction": RULE,
             "expert": self.facts,
             "generation": self.generation,
             "cases_file": str(self.cases_file.resolve()),
             "limit": self.limit,
             **({"pairs": self.pairs} if self.pairs else {}),
-            **({"walls": list(standing_walls())} if has_programs else {}),
         }
 
     def beside(self, expert: Evaluation, asked: Mapping[str, Any]) -> dict[str, Any]:

@@ -42,11 +42,10 @@ def ask(model: Any, cases: Cases, renderer: PromptRenderer, plan: Plan, report: 
     if not cases:
         return []
     from expert_cli.evaluation.evaluate import Answering, write_answers
-    from expert_cli.evaluation.grade import NOTHING
 
     report.info(f"answering {plural(len(cases), 'prompt')}")
     settings = generation_config(decoding_of(plan.loaded.manifest), NEW_TOKENS, len(cases))
-    return write_answers(model, renderer, cases, settings, Answering("", NullReporter(), NOTHING)).answers
+    return write_answers(model, renderer, Answering("", cases, settings, NullReporter())).answers
 
 
 def samples(cases: Cases, before: Answers, after: Answers) -> list[dict[str, Any]]:

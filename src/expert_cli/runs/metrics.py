@@ -131,8 +131,7 @@ def sample_shares(document: Mapping[str, Any]) -> list[tuple[str, float, tuple[f
         most = len(part(told, "pass_at"))
         shown = [k for k in range(1, most + 1) if k & (k - 1) == 0 or k == most]
         found = [(f"pass@{k}", number(told, "pass_at", str(k)), items(told, "pass_at_ci95", str(k))) for k in shown]
-        by = f"majority by {told.get('majority_by', 'result')}"
-        for name, share, ends in [*found, (by, number(told, "majority"), items(told, "majority_ci95"))]:
+        for name, share, ends in [*found, ("majority", number(told, "majority"), items(told, "majority_ci95"))]:
             if share is not None and len(ends) == 2:
                 rows.append((f"{name}{whose}", share, (ends[0], ends[1])))
     return rows
@@ -147,15 +146,6 @@ def require_run(folder: Path) -> RunPaths:
         told = f"{folder}: holds neither run.json nor metrics.jsonl nor status.json"
         raise InputError(told, "name the folder of a run")
     return paths
-
-
-def grammar_in_words(told: Any) -> str:
-    """Return a sentence on an evaluation's "grammar": what it held, and how often a name was not there; "" for none."""
-    held, free, names = number(told, "held"), number(told, "free"), number(told, "unknown_names", "with")
-    if held is None or free is None or names is None:
-        return ""
-    counts = f"{held:.0f} answers, {free:.0f} are free text; {names:.0f} name what is not there"
-    return f"Held to the grammar {part(told).get('type')}: {counts}."
 
 
 def forgotten_in_words(told: Any) -> str:

@@ -132,7 +132,6 @@ def evaluated(folder: Path, **more: Any) -> Path:
         "pass_at_ci95": {"1": [0.1, 0.95], "2": [0.2, 0.95]},
         "threshold": 0.95,
         "against": {"file": "old.json", "lost": 1, "gained": 0, "max_drop": 0.3, "held": True},
-        "extraction": "the last fenced block",
         "expert": {"adapter_sha256": "aa"},
         "cases_file": "/home/ada/sql/tests/cases.jsonl",
         **more,
@@ -155,7 +154,6 @@ def test_the_evaluation_of_a_runs_adapter(tmp_path: Path) -> None:
         "pass@1: 50.0% 10.0% to 95.0% pass@2: 60.0% 20.0% to 95.0%",
         f"shop-2: row 1 is (5) asked Which two? input CREATE TABLE t expected SELECT 2 answer {'S' * (CHARACTERS - 1)}…",
         "correct 3 shop-1 answer SELECT 1",
-        "How an answer is taken out of a text: the last fenced block",
     ):
         assert words in shown.text
     bars = [attributes["style"] for tag, attributes in shown.tags if tag in ("i", "b")]
@@ -187,7 +185,6 @@ def test_nothing_of_a_run_becomes_markup(tmp_path: Path) -> None:
         "by_category": {EVIL: share(1, 2, 0, 1), "b": share(1, 2, 0, 1)},
         "failures": {EVIL: 1},
         "answers": [{**answer, "kind": kind} for kind in (EVIL, "correct")],
-        "extraction": EVIL,
     }
     shown = page(tmp_path / "r.html", *(evaluated(run_folder(tmp_path / name, run), **evil) for name in "ab"))
     plain = page(tmp_path / "p.html", *(evaluated(run_folder(tmp_path / name)) for name in "cd"))

@@ -62,13 +62,11 @@ def test_programs_are_not_run_where_nothing_keeps_them_from_the_network(
         api.evaluate(answers=answers)
     assert raised.value.hint.endswith("--without-walls")
     heard = Heard()
-    judged = api.evaluate(answers=answers, without_walls=True, case_timeout_s=20, reporter=heard)
-    assert judged.as_json()["walls"] == ["limits", "files"]
+    api.evaluate(answers=answers, without_walls=True, case_timeout_s=20, reporter=heard)
     assert (heard.warned, heard.said[0]) == (
         ["answers are programs, and nothing here keeps them from the network (seccomp, network namespaces)"],
         "walls     limits, files around answers that are programs",
     )
-    assert "walls" not in api.evaluate(answers=rows(tmp_path, PLAIN, answer="x")).as_json()
 
 
 @pytest.mark.parametrize("wall", ["syscalls", "namespaces"])
