@@ -158,10 +158,9 @@ def write_answers(
         report.warning(f"{held.count(None)} of {len(cases)} {told}")
     if lacks := [f"{case.where}: {one.lacks}" for case, one in zip(cases, held, strict=True) if one and one.lacks]:
         report.warning(f"{len(lacks)} of {len(cases)} answers are not held to all of their JSON Schema: {lacks[0]}")
-    seeds = [seed_of(settings, case) for case in cases]
     requests = [
-        Request(_prompt(renderer, turn, shots), *how, settings.samples or 1)
-        for turn, *how in zip(turns, held, seeds, strict=True)
+        Request(_prompt(renderer, turn, shots), one, seed_of(settings, case), settings.samples or 1)
+        for case, turn, one in zip(cases, turns, held, strict=True)
     ]
     with report.progress(answering.title, len(cases), "cases") as bar:
 
