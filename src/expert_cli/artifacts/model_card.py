@@ -39,24 +39,12 @@ def model_card(plan: Plan, done: FitResult | None, base: str) -> str:
     front |= {"pipeline_tag": "text-generation", "tags": manifest.tags or None}
     front |= {"license": str(manifest.license).lower()} if manifest.license else {}  # the hub's spelling of SPDX
     data = ModelCardData(**json.loads(redact(json.dumps(front))))  # later *** would be no YAML
-    steps = ""
-    if done:
-        first, last = done.mean_losses()
-        steps = f": {done.steps} steps, {done.trained_tokens:,} trained tokens, loss {first:.4f} -> {last:.4f}"
     rows = [row for row in plan.effects if row.reason == CARD.reason or row.key.startswith(_FOR_ROUTERS)]
     told = {row.key: row.value for row in rows if row.value and not row.key.startswith(_SHOWN)}
-    document = json.dumps(told, indent=2, ensure_ascii=False)
-    absolute, files = r'"(?:[A-Za-z]:)?[/\\][^"]+"', [spec.path for spec in run.data.train]
-    document = re.sub(absolute, lambda path: json.dumps(short_place(json.loads(path[0]))), document)
-    parts = [
-        f"---\n{data.to_yaml()}\n---\n\n# {run.expert}\n",
-        *([f"{manifest.description}\n"] * bool(manifest.description)),
-    ]
-    trained = f"({run.model.quantization}), trained with expert-cli{steps}"
-    parts.append(f"A {run.adapter.type} adapter for `{base}` {trained}.\n")
-    parts.append(f"Data: {', '.join(map(short_place, files))}.\n")
-    parts += [f"## From the manifest\n\n```json\n{document}\n```\n"] if told else []
-    return "\n".join(parts)
+    absolute, files = r'"(?:[A-Za-z]:)?[/\\][^"]+"', ", ".join(short_place(spec.path) for spec in run.data.train)
+    document = re.sub(absolute, lambda path: json.dumps(short_place(json.loads(path[0]))), _json(told))
+    values = {"data": data.to_yaml(), "manifest": manifest, "document": document if told else "", "done": done}
+    return _rendered("card.md.j2", **values, run=run, base=base, files=files)
 
 
 def put_usage(card: Path, told: dict[str, Any], generation: Any, prompt: str, **values: Any) -> None:
@@ -67,19 +55,20 @@ def put_usage(card: Path, told: dict[str, Any], generation: Any, prompt: str, **
     generation.save_pretrained(card.parent)
     if schema := (told["decoding"]["grammar"] or {}).get("json_schema"):
         write_json(card.with_name("schema.json"), schema)
-    told = {**told, "example": {**told["example"], "ids": "in expert.json"}}
-    lines = []
-    for name, values_of in ((EXPERT_CONFIG, told), (GENERATION_CONFIG, generation.to_diff_dict())):
-        known = json.dumps({key: value for key, value in values_of.items() if value}, indent=2, ensure_ascii=False)
-        lines += [f"As `{name}` says:", "", "```json", known, "```", ""]
-    put_section(card, "How it is asked", lines[:-1])
-    put_section(card, "Loading", _rendered("loading.md.j2", **values, schema=schema, prompt=prompt, spelled=repr))
+    shown = {**told, "example": {**told["example"], "ids": "in expert.json"}}
+    documents = {EXPERT_CONFIG: shown, GENERATION_CONFIG: generation.to_diff_dict()}
+    asked = {name: _json({key: value for key, value in one.items() if value}) for name, one in documents.items()}
+    put_section(card, "How it is asked", [_rendered("asked.md.j2", documents=asked)])
+    put_section(card, "Loading", [_rendered("loading.md.j2", **values, schema=schema, prompt=prompt, spelled=repr)])
 
 
-def _rendered(page: str, **values: Any) -> list[str]:
+def _json(value: Mapping[str, Any]) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def _rendered(page: str, **values: Any) -> str:
     """Return a template of Markdown with these values, nothing in them escaped."""
-    template = jinja2.Template(page_part(page), trim_blocks=True, lstrip_blocks=True)
-    return [template.render(values).removesuffix("\n")]
+    return jinja2.Template(page_part(page), trim_blocks=True, lstrip_blocks=True).render(values).removesuffix("\n")
 
 
 def put_token_rows(card: Path, config: Mapping[str, Any], tokenizer: Any, *, is_adapter: bool) -> None:
@@ -120,7 +109,7 @@ def put_evaluation(card: Path, document: Mapping[str, Any]) -> None:
         "percent": "{:.1%}".format,
         "drawn": sample_shares(document),
     }
-    put_section(card, "Evaluation", _rendered("evaluation.md.j2", **document, **told))
+    put_section(card, "Evaluation", [_rendered("evaluation.md.j2", **document, **told)])
     found = ModelCard.load(card)
     found.data.model_name = found.data.get("model_name") or card.parent.name
     values = {name: ("text-generation", place, place, "accuracy", share["accuracy"]) for name, share in shares}
