@@ -16,7 +16,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from huggingface_hub import ModelCard
@@ -63,13 +63,13 @@ Agreement = Mapping[str, Any]
 def save_adapter(
     model: PeftModel,
     source: LocalModel,
-    renderer: PromptRenderer,
+    by: PromptRenderer,
     plan: Plan,
     done: FitResult | None,
-    paths: RunPaths,
-    separators: tuple[str, str],
+    spaces: tuple[str, str],
 ) -> str:
-    """Write the adapter folder beside its place and rename it; return its weights' hash. separators: of the trained JSON."""
+    """Write the adapter folder beside its place and rename it; return its weights' hash. spaces: separators of the JSON."""
+    paths = RunPaths(plan.run.output)
     beside = paths.adapter.with_name(".adapter.tmp")
     files.remove(beside)  # of a run that was killed here
     model.save_pretrained(str(beside), safe_serialization=True)
@@ -77,7 +77,7 @@ def save_adapter(
     if told := part(read_json(paths.run_json), "init_adapter"):
         line = f"`{short_place(told['path'])}`, SHA-256 `{told['sha256']}`"
         cards.put_section(beside / "README.md", "Trained on from", [line])
-    describe(beside, plan.run, source, renderer, decoding_of(plan.loaded.manifest, separators), cards.PROMPT)
+    describe(beside, plan.run, source, by, decoding_of(plan.loaded.manifest, spaces), cards.PROMPT)
     files.sync_folder(beside)
     files.remove(paths.adapter)
     beside.rename(paths.adapter)
@@ -134,8 +134,8 @@ def export_expert(
     if gguf is not None:
         config = AutoConfig.from_pretrained(source.folder, local_files_only=True, trust_remote_code=False)
         require_writable(config, dict(run.model.rope_scaling), tokenizer)
-    turns = sorted((renderer.template.user_turn(*prompt) for prompt in prompts), key=len)
-    prompt = next((turn for turn in turns if "```" not in turn), cards.PROMPT)
+    turns = (renderer.template.user_turn(*prompt) for prompt in prompts)
+    prompt = min((turn for turn in turns if "```" not in turn), key=len, default=cards.PROMPT)
     agreement: dict[str, Agreement] = {}
     with files.folder_beside(output) as beside:
         card, written = beside / "README.md", adapter / "README.md"
@@ -144,7 +144,7 @@ def export_expert(
         head.data.library_name = "transformers" if merge else "gguf" if gguf else "peft"
         write_text(card, str(head))
         if whole:
-            agreement = _write_whole(trained, decoding, beside, prompts, whole, report)
+            agreement = _write_whole(trained, beside, prompts, report, merge=merge, gguf=gguf)
             file = next((path.name for path in beside.glob("*.gguf")), "")
             cards.put_usage(card, *asked, prompt, merged=merge, gguf=file, base=".", dtype="torch.bfloat16")
             cards.put_token_rows(card, read_json(adapter / CONFIG), tokenizer.hf, is_adapter=False)
@@ -167,12 +167,7 @@ def export_expert(
 
 
 def _write_whole(
-    trained: TrainedAdapter,
-    decoding: GenerationConfig,
-    folder: Path,
-    prompts: Prompts,
-    forms: list[str],
-    report: Reporter,
+    trained: TrainedAdapter, folder: Path, prompts: Prompts, report: Reporter, *, merge: bool, gguf: GgufType | None
 ) -> dict[str, Agreement]:
     """Write the model with its adapter in it; return how what was written compares.
 
@@ -183,7 +178,7 @@ def _write_whole(
     is_int4 = run.model.quantization == "int4"
     exact = _held(run, "int4", dtype) if is_int4 else _held(run, "none", "fp32")
     expert = experts.open_expert(exact, trained.origin, report, widened=True)
-    renderer, base = expert.renderer, expert.source.folder
+    renderer, base, decoding = expert.renderer, expert.source.folder, decoding_for(trained)
     ids = [renderer.encode_prompt(*prompt) for prompt in prompts][:PROMPTS]
     ids += drawn_prompts(trained.origin.store, PROMPTS - len(ids), run.seed) if len(ids) < PROMPTS else []
     ids = ids or [list(range(3, 35))]
@@ -196,7 +191,7 @@ def _write_whole(
     model: Any = expert.model.merge_and_unload(safe_merge=True)
     del expert
     written: dict[str, Callable[[], Any]] = {}
-    if "merged" in forms:
+    if merge:
         report.info("writing the merged model in bf16")
         # nothing of a quantization is left in its config
         plain: Any = experts.load_base_of(_held(run, "none", "bf16"), base)
@@ -207,14 +202,11 @@ def _write_whole(
         renderer.tokenizer.hf.chat_template = renderer.template.jinja
         renderer.tokenizer.hf.save_pretrained(folder)
         written["merged"] = lambda: AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    if gguf := next((form for form in forms if form != "merged"), ""):
-        kind = cast(GgufType, gguf.removeprefix("gguf "))
-        file = folder / f"{slug(run.expert)}-{kind}.gguf"
+    if gguf is not None:
+        file, ends = folder / f"{slug(run.expert)}-{gguf}.gguf", renderer.spelled(renderer.ends)
         report.info(f"writing {file.name}")
-        write_gguf(file, model, renderer, name=run.expert, kind=kind)
-        write_text(
-            folder / "Modelfile", modelfile(file.name, renderer.template, decoding, renderer.spelled(renderer.ends))
-        )
+        write_gguf(file, model, renderer, name=run.expert, kind=gguf)
+        write_text(folder / "Modelfile", modelfile(file.name, renderer.template, decoding, ends))
         written["gguf"] = lambda: load_gguf(file, torch.float32)
     del model
     agreement = {}

@@ -164,7 +164,7 @@ def _train(work: Work) -> RunResult:
             return RunResult(run.output, {}, unserved=stop if stop.exit_code else None)
         kernels = kernels.with_line("capture", *done.capture)
         separators = json_separators(trained_texts(data.train.documents, renderer))
-        sha256 = save_adapter(model, inputs.source, renderer, plan, done, paths, separators)
+        sha256 = save_adapter(model, inputs.source, renderer, plan, done, separators)
         if stop.asked():
             cases, before, texts = [], [], ()
         found = document(run.output, done, describe(run, store, data.train.documents), kernels, sha256)
