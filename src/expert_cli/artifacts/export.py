@@ -203,10 +203,10 @@ def _write_whole(
         renderer.tokenizer.hf.save_pretrained(folder)
         written["merged"] = lambda: AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     if gguf is not None:
-        file, ends = folder / f"{slug(run.expert)}-{gguf}.gguf", renderer.spelled(renderer.ends)
+        file, stops = folder / f"{slug(run.expert)}-{gguf}.gguf", renderer.spelled(renderer.ends)
         report.info(f"writing {file.name}")
         write_gguf(file, model, renderer, name=run.expert, kind=gguf)
-        write_text(folder / "Modelfile", modelfile(file.name, renderer.template, decoding, ends))
+        write_text(folder / "Modelfile", modelfile(file.name, renderer.template, decoding, stops))
         written["gguf"] = lambda: load_gguf(file, torch.float32)
     del model
     agreement = {}

@@ -68,7 +68,8 @@ def _json(value: Mapping[str, Any]) -> str:
 
 def _rendered(page: str, **values: Any) -> str:
     """Return a template of Markdown with these values, nothing in them escaped."""
-    return jinja2.Template(page_part(page), trim_blocks=True, lstrip_blocks=True).render(values).removesuffix("\n")
+    template: Any = jinja2.Template(page_part(page), trim_blocks=True, lstrip_blocks=True)
+    return str(template.render(values)).removesuffix("\n")
 
 
 def put_token_rows(card: Path, config: Mapping[str, Any], tokenizer: Any, *, is_adapter: bool) -> None:

@@ -27,7 +27,7 @@ from expert_cli.errors import ExpertError, InputError
 from expert_cli.evaluation.cases import EvalCase, read_cases
 from expert_cli.evaluation.extract import extract
 from expert_cli.evaluation.grade import given_by
-from expert_cli.evaluation.verifiers.case import Stopped, detail_line
+from expert_cli.evaluation.verifiers.case import EMPTY, detail_line, Stopped
 from expert_cli.evaluation.verifiers.registry import verifier as registered
 from expert_cli.inference.sql_grammar import compile_fault, compiler, tables_of
 from expert_cli.utils.reporter import NullReporter, Reporter, late_progress
@@ -241,7 +241,7 @@ def _run_cases(audit: Audit, report: Reporter) -> None:
                 verdict = one.case.verdict(expected, one.file, TIMEOUT_S) if expected else None
                 if verdict and not verdict.passed:
                     audit.add("case_fails", one.where, f"{verdict.kind}: {verdict.detail}", expected)
-                elif verdict and given_by(expected, one.case, one.file, TIMEOUT_S).rank == 1:
+                elif verdict and given_by(expected, one.case, one.file, TIMEOUT_S) == EMPTY:
                     audit.add("case_empty", one.where, CHECKS["case_empty"][2], expected)
             except InputError as error:
                 audit.add("case_fails", one.where, error.message, expected or one.prompt)
@@ -308,7 +308,7 @@ def _check_repeats(audit: Audit, report: Reporter) -> None:
     case = next((one.case for one in audit.cases if one.case.verifier == audit.verifier in VALUES), None)
     for group in groups.values():
         texts = (extract(row.answer, case.fences) for row in group if case and len(group) > 1)
-        values = {given_by(text, case, None, TIMEOUT_S).key for text in texts if case} - {None}
+        values = {given_by(text, case, None, TIMEOUT_S) for text in texts if case} - {None}
         for row in group if len(values) > 1 else ():
             other = group[0] if row is not group[0] else group[1]
             audit.add("contradiction", row.where, f"{other.where} answers: {other.answer}", row.answer)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
@@ -22,10 +23,10 @@ import psutil
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.evaluation.cases import MAX_CHARACTERS, EvalCase, at, digest_of
 from expert_cli.evaluation.extract import extract
-from expert_cli.evaluation.verifiers.case import EMPTY, Case, Grade, Kind, Labeled, Stopped
+from expert_cli.evaluation.verifiers.case import Case, Grade, Kind, Labeled, Stopped
 from expert_cli.evaluation.verifiers.registry import VERIFIERS
-from expert_cli.evaluation.verifiers.sandbox.child_process import MEMORY_BYTES, is_network_shut, standing_walls
-from expert_cli.inference.vote import Given, by_votes, text_given
+from expert_cli.evaluation.verifiers.sandbox.child_process import MEMORY_BYTES, Stopped, is_network_shut, standing_walls
+from expert_cli.inference.vote import by_votes
 from expert_cli.runs.metrics import BASES, items, part, read_json
 from expert_cli.utils.process_setup import usable_cores
 from expert_cli.utils.reporter import Reporter, late_progress
@@ -308,19 +309,17 @@ def _majority(case: Case, file: Path | None, samples: Sequence[GradedAnswer], ti
     gave = (case.starts or one.verdict.kind not in _NOTHING for one in samples)
     given = [given_of(one.row.extracted if is_any else None) for one, is_any in zip(samples, gave, strict=True)]
     first = by_votes(given)[0][0]
-    return first if given[first].rank < 2 else None
+    return None if given[first] is None else first
 
 
-def given_by(answer: str | None, case: Case, file: Path | None, timeout_s: float) -> Given:
-    """Return what an answer, taken out of its text, gives to a case when it is run."""
-    try:
-        key = None if answer is None else case.result_key(answer, file, timeout_s)
-    except Stopped:
-        key = None
-    return Given(2 if key is None else 1 if key == EMPTY else 0, key)
+def given_by(answer: str | None, case: Case, file: Path | None, timeout_s: float) -> Hashable:
+    """Return what an answer, taken out of its text, gives to a case when it is run; None: nothing."""
+    with suppress(Stopped):
+        return None if answer is None else case.result_key(answer, file, timeout_s)
+    return None
 
 
-def rows_given(database: Path, report: Reporter) -> Callable[[str], Given] | None:
+def rows_given(database: Path, report: Reporter) -> Callable[[str], Hashable] | None:
     """Return what runs an answer on a copy of an SQLite file, for a vote; None, which is told, where nothing here can."""
     nothing = "SELECT 1 WHERE 1 = 0"
     case = VERIFIERS["sql"].model_validate({"verifier": "sql", "database": str(database), "expected": nothing})
@@ -330,9 +329,4 @@ def rows_given(database: Path, report: Reporter) -> Callable[[str], Given] | Non
     except (EnvironmentProblem, InputError) as error:
         report.info(f"the vote goes by the texts of answers, which are not run: {error.message}")
         return None
-
-    def given(text: str) -> Given:
-        found = given_by(extract(text, case.fences), case, file, CASE_TIMEOUT_S)
-        return found if found.rank < 2 else Given(2, text_given(text, None).key)
-
-    return given
+    return lambda text: given_by(extract(text, case.fences), case, file, CASE_TIMEOUT_S)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ from expert_cli.inference.expert import Expert, open_expert
 from expert_cli.inference.expert_config import GenerationConfig, decoding_for, generation_config
 from expert_cli.inference.generate import Request, generate, stream
 from expert_cli.inference.grammar import grammar_for
-from expert_cli.inference.vote import Given, text_given, votes
+from expert_cli.inference.vote import same_as, votes
 from expert_cli.utils.reporter import Reporter
 
 AT_ONCE = 16
@@ -31,7 +31,7 @@ class Chat:
     drawn: GenerationConfig
     report: Reporter
     shown: Callable[[str, str], str]
-    runs: Callable[[], Callable[[str], Given] | None]
+    runs: Callable[[], Callable[[str], Hashable] | None]
     _said: list[dict[str, str]] = field(default_factory=list)
 
     def answer(self, prompt: str, input_: str = "") -> Iterator[str]:
@@ -52,7 +52,7 @@ class Chat:
         asked = [*self._said, self._turn(prompt, input_)]
         (written,) = generate(self.expert.model, [replace(self._request(asked), count=samples)], settings, renderer)
         answers = [settings.until_stop(renderer.decode(one.ids)).strip() for one in written]
-        given = self.runs() or partial(text_given, grammar=settings.grammar)
+        given = self.runs() or partial(same_as, grammar=settings.grammar)
         found = votes(answers, [given(answer) for answer in answers])
         self._said = [*asked, {"role": "assistant", "content": found["votes"][0]["answer"]}]
         return found
@@ -91,7 +91,7 @@ def open_chat(
     max_new_tokens: int | None,
     sample: bool,
     database: Path | None = None,
-    runs: Callable[[], Callable[[str], Given] | None] = lambda: None,
+    runs: Callable[[], Callable[[str], Hashable] | None] = lambda: None,
 ) -> Chat:
     """Load an expert to talk to. database: that its questions are about. Raises InputError where that cannot be shown."""
     form = trained.plan.run.data.schema_prompt

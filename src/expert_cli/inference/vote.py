@@ -1,4 +1,4 @@
-"""Several answers to one question put to the vote: those that give the same count as one.
+"""Several answers to one question put to the vote: those that give the same count as one; None is nothing.
 
 Where nothing runs them, JSON is the same by its value, anything else by its text without spacing.
 """
@@ -8,37 +8,25 @@ from __future__ import annotations
 import json
 from collections.abc import Hashable, Sequence
 from contextlib import suppress
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 from expert_cli.inference.expert_config import Grammar
 from expert_cli.utils.files import unique_keys
 
 
-class Given(NamedTuple):
-    """What an answer gives: of the same key where it gives the same. rank: 0 something; 1 a result without rows; 2 nothing."""
-
-    rank: Literal[0, 1, 2]
-    key: Hashable
-
-
-def by_votes(given: Sequence[Given]) -> list[list[int]]:
-    """Return the places of answers that give the same, most votes first; those without rows come behind, nothing last."""
-    alike: dict[Given, list[int]] = {}
-    for place, one in enumerate(given):
-        alike.setdefault(one, []).append(place)
-    return [places for _, places in sorted(alike.items(), key=lambda same: (same[0].rank, -len(same[1])))]
+def by_votes(given: Sequence[Hashable]) -> list[list[int]]:
+    """Return the places of answers that give the same, most votes first; "", a result without rows, is behind, None last."""
+    alike: dict[Hashable, list[int]] = {}
+    for place, key in enumerate(given):
+        alike.setdefault(key, []).append(place)
+    rank: dict[Hashable, int] = {"": 1, None: 2}
+    return [places for _, places in sorted(alike.items(), key=lambda same: (rank.get(same[0], 0), -len(same[1])))]
 
 
-def votes(answers: Sequence[str], given: Sequence[Given]) -> dict[str, Any]:
+def votes(answers: Sequence[str], given: Sequence[Hashable]) -> dict[str, Any]:
     """Return what `chat --json` says: answers as they were drawn, and how many give the same as each that differs."""
     counts = [{"answer": answers[places[0]], "count": len(places)} for places in by_votes(given)]
     return {"samples": list(answers), "votes": counts}
-
-
-def text_given(answer: str, grammar: Grammar | None) -> Given:
-    """Return what an answer gives as far as its text says. grammar: as `same_as` takes it."""
-    key = same_as(answer, grammar)
-    return Given(0 if key else 2, key)
 
 
 def same_as(answer: str, grammar: Grammar | None) -> str:

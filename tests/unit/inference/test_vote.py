@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from expert_cli.inference.expert_config import Grammar
-from expert_cli.inference.vote import Given, same_as, text_given, votes
+from expert_cli.inference.vote import same_as, votes
 
 PAIRS = {
     "json": ("json", '{"a": 1.0, "b": [true, null]}', '{"b":[true,null],"a":1}', True),
@@ -38,12 +38,10 @@ VOTES: dict[str, tuple[list[str], list[tuple[str, int]]]] = {
 @pytest.mark.parametrize(("answers", "counts"), VOTES.values(), ids=VOTES.keys())
 def test_the_vote(answers: list[str], counts: list[tuple[str, int]]) -> None:
     told = [{"answer": answer, "count": count} for answer, count in counts]
-    assert votes(answers, [text_given(answer, None) for answer in answers]) == {"samples": answers, "votes": told}
+    assert votes(answers, [same_as(answer, None) for answer in answers]) == {"samples": answers, "votes": told}
 
 
 def test_a_vote_of_what_was_run_puts_rows_before_no_rows_and_both_before_nothing() -> None:
-    given = [
-        Given(rank, key) for rank, key in ((2, "x"), (1, ()), (1, ()), (0, "a"), (2, "x"), (2, "x"), (0, "b"), (0, "b"))
-    ]  # type: ignore[arg-type]
+    given = [None, "", "", "a", None, None, "b", "b"]
     counts = [tuple(one.values()) for one in votes("01234567", given)["votes"]]
     assert counts == [("6", 2), ("3", 1), ("1", 2), ("0", 3)]
