@@ -64,9 +64,9 @@ class EvalCase:
         """Return the case with an answer."""
         return replace(self, answer=text, stop=stop)
 
-    def with_answers(self, texts: Sequence[tuple[str, Stop | Literal[""]]], *, sampled: bool) -> EvalCase:
-        """Return the case with the first of some answers, and, where they are samples, with all of them."""
-        answers = tuple(self.answered(*one) for one in texts)
+    def with_answers(self, texts: Sequence[tuple[str, Stop, int]], *, sampled: bool) -> EvalCase:
+        """Return the case with the first of some answers (text, stop, tokens); where they are samples, with all of them."""
+        answers = tuple(self.answered(text, stop) for text, stop, _ in texts)
         return replace(answers[0], samples=answers) if sampled else answers[0]
 
     @property
@@ -75,7 +75,10 @@ class EvalCase:
         return extract(self.answer, self.case.fences) if len(self.answer) <= MAX_CHARACTERS else None
 
 
-def stratified_sample(rows: Sequence[EvalCase], count: int | None) -> list[EvalCase]:
+Cases = Sequence[EvalCase]
+
+
+def stratified_sample(rows: Cases, count: int | None) -> list[EvalCase]:
     """Return `count` rows (None: all), in their order: ordered by category, the middles of so many equal parts."""
     count = min(len(rows) if count is None else count, len(rows))
     ordered = sorted(range(len(rows)), key=lambda number: rows[number].case.category)
@@ -92,7 +95,7 @@ def read_cases(path: Path) -> list[EvalCase]:
     return _rows(path, "prompt")
 
 
-def shown_databases(cases: Sequence[EvalCase], settings: SchemaPromptConfig | None) -> list[EvalCase]:
+def shown_databases(cases: Cases, settings: SchemaPromptConfig | None) -> list[EvalCase]:
     """Return cases with what each is shown of its database, or of the CREATE TABLE texts of its input. Raises InputError."""
     if settings is None:
         return list(cases)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from http.client import HTTPException
@@ -22,7 +22,7 @@ from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_ope
 from expert_cli.config.plan import Plan, TrainedAdapter
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.evaluation import evaluate
-from expert_cli.evaluation.cases import EvalCase
+from expert_cli.evaluation.cases import Cases, EvalCase
 from expert_cli.evaluation.grade import Evaluation, Permissions, in_order
 from expert_cli.inference.expert_config import GenerationConfig
 from expert_cli.runs.metrics import read_json
@@ -105,7 +105,7 @@ def evaluate_served(
     server: Server,
     trained: TrainedAdapter | None,
     plan: Plan,
-    cases: Sequence[EvalCase],
+    cases: Cases,
     settings: GenerationConfig,
     allowed: Permissions,
     keep: Path | None = None,

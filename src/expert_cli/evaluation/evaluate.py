@@ -11,7 +11,7 @@ import json
 import random
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from itertools import chain, cycle, islice
@@ -23,7 +23,7 @@ from expert_cli.config.plan import Plan, TrainedAdapter
 from expert_cli.data.rows import Row, asked_hash
 from expert_cli.errors import InputError
 from expert_cli.evaluation import cases as case_files
-from expert_cli.evaluation.cases import EvalCase, read_cases, stratified_sample
+from expert_cli.evaluation.cases import Cases, EvalCase, read_cases, stratified_sample
 from expert_cli.evaluation.grade import NOTHING, Evaluation, Permissions, grade
 from expert_cli.evaluation.verifiers.query import QueryCase
 from expert_cli.inference.expert_config import GenerationConfig, Grammar, Stop
@@ -58,18 +58,12 @@ class Answering:
     """
 
     def __init__(
-        self,
-        title: str,
-        cases: Sequence[EvalCase],
-        settings: GenerationConfig,
-        report: Reporter,
-        keep: Path | None = None,
-        asked: Any = None,
+        self, of: str, cases: Cases, how: GenerationConfig, report: Reporter, keep: Path | None = None, asked: Any = ()
     ) -> None:
-        """Read what the file `keep` has of this pass. asked: what two equal passes have in common."""
-        self.title, self.settings, self.report, self._cases, self._keep = title, settings, report, cases, keep
-        self._pass, self._started = case_files.digest_of({title: asked}), time.monotonic()
-        self._made: dict[str, list[Written]] = {}
+        """Read what the file `keep` has of this pass. of: its title; asked: what two equal passes have in common."""
+        self.title, self.settings, self.report, self._cases, self._keep = of, how, report, cases, keep
+        self._pass = case_files.digest_of({of: [asked, [one.asked for one in cases]]})
+        self._started, self._made = time.monotonic(), dict[str, list[Written]]()
         for line in keep.read_text(encoding="utf-8").splitlines() if keep and keep.is_file() else ():
             with suppress(ValueError):  # the last line may not have been written whole
                 of, case, answers = json.loads(line)
@@ -78,29 +72,28 @@ class Answering:
         if self._made:
             report.info(f"{len(cases) - len(self.left)} of {len(cases)} cases were answered before this was stopped")
 
-    def add(self, case: EvalCase, answers: list[Written]) -> int:
-        """Keep the answers to a case; return how many cases were left that are answered now."""
-        self._made[case.digest] = answers
+    def add(self, case: EvalCase, answers: Iterable[Written]) -> int:
+        """Keep the answers to a case, up to the first stop sequence; return how many cases were left that are answered now."""
+        cut = [(self.settings.until_stop(one.text), one) for one in answers]
+        made = [one if text == one.text else one._replace(text=text, stop="sequence") for text, one in cut]
+        self._made[case.digest] = made
         if self._keep:
             with self._keep.open("a", encoding="utf-8", newline="\n") as file:
-                file.write(f"\n{json.dumps([self._pass, case.digest, answers])}\n")
+                file.write(f"\n{json.dumps([self._pass, case.digest, made])}\n")
         return sum(one.digest in self._made for one in self.left)
 
     def judged(self, allowed: Permissions, **computed: Any) -> Evaluation:
-        """Judge the answers, each up to the first stop sequence. computed: what decides on rounding: a device, or a server."""
-        seconds, settings, answers = time.monotonic() - self._started, self.settings, list[EvalCase]()
-        every = [self._made[case.digest] for case in self._cases]
-        for case, some in zip(self._cases, every, strict=True):
-            cut = [(settings.until_stop(one.text), one) for one in some]
-            ends: Any = [(text, one.stop if text == one.text else "sequence") for text, one in cut]
-            answers.append(case.with_answers(ends, sampled=settings.samples > 0))
+        """Judge the answers. computed: what decides on rounding: a device, or a server."""
+        seconds, every = time.monotonic() - self._started, [self._made[case.digest] for case in self._cases]
         stops, tokens = Counter(one.stop for one in chain(*every)), sum(one.tokens for one in chain(*every))
         told = {"tokens": tokens, "cut_off": stops["length"], "looping": stops["looping"], **computed}
         told |= {"seconds": seconds, "tokens_per_s": tokens / max(1e-9, seconds)}
-        return replace(grade(answers, self.report, allowed.seconds), generation=settings.as_json() | told)
+        is_sampled = self.settings.samples > 0
+        rows = [case.with_answers(some, sampled=is_sampled) for case, some in zip(self._cases, every, strict=True)]
+        return replace(grade(rows, self.report, allowed.seconds), generation=self.settings.as_json() | told)
 
 
-def drawn_shots(trained: TrainedAdapter, count: int, cases: Sequence[EvalCase], report: Reporter) -> list[Row]:
+def drawn_shots(trained: TrainedAdapter, count: int, cases: Cases, report: Reporter) -> list[Row]:
     """Return `count` training rows, drawn by the seed, of which none asks what a case asks. Raises InputError."""
     from expert_cli.data.select import select_rows
     from expert_cli.data.sources import locate_data
@@ -127,7 +120,7 @@ def held_for(case: EvalCase, turn: str, grammar: Grammar | None) -> Held | None:
     return held
 
 
-def longest_right_answer(renderer: PromptRenderer, cases: Sequence[EvalCase]) -> int:
+def longest_right_answer(renderer: PromptRenderer, cases: Cases) -> int:
     """Return how many tokens the longest right answer to a case has; of programs, which have tests alone, 0."""
     return max((renderer.tokens(case.case.expected_text) for case in cases), default=0)
 
@@ -200,7 +193,7 @@ def drawn_cases(plan: Plan, count: int) -> list[EvalCase]:
 
 def evaluate_adapter(
     trained: TrainedAdapter,
-    cases: Sequence[EvalCase],
+    cases: Cases,
     settings: GenerationConfig,
     report: Reporter,
     allowed: Permissions,
@@ -295,11 +288,11 @@ def _kept(row: Mapping[str, Any], cases: Mapping[str, EvalCase], path: Path) -> 
         told = f"{path}: {row.get('id')!r} has no answer or no case, or its case asks something else now"
         hint = "give the cases that were answered: --cases FILE; or evaluate the adapter again: --adapter"
         raise InputError(told, hint)
-    ends: Any = [(one["answer"], one.get("stop") or "") for one in texts]
+    ends: Any = [(one["answer"], one.get("stop") or "", 0) for one in texts]
     return replace(case, shown=str(row.get("schema_prompt") or "")).with_answers(ends, sampled=bool(samples))
 
 
-def check_gradable(cases: Sequence[EvalCase], report: Reporter, allowed: Permissions = NOTHING) -> None:
+def check_gradable(cases: Cases, report: Reporter, allowed: Permissions = NOTHING) -> None:
     """Judge a dummy answer to every case: raises what cannot be judged before any model is loaded or trained."""
     allowed.require(cases, report)
     dummies, seen = list[EvalCase](), set[str]()

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import psutil
 
 from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.evaluation.cases import MAX_CHARACTERS, EvalCase, at, digest_of
+from expert_cli.evaluation.cases import MAX_CHARACTERS, Cases, EvalCase, at, digest_of
 from expert_cli.evaluation.extract import extract
 from expert_cli.evaluation.verifiers.case import Case, Grade, Kind, Labeled, Stopped
 from expert_cli.evaluation.verifiers.registry import VERIFIERS
@@ -50,7 +50,7 @@ class Permissions:
     without_walls: bool = False
     seconds: float = CASE_TIMEOUT_S
 
-    def require(self, cases: Sequence[EvalCase], report: Reporter) -> None:
+    def require(self, cases: Cases, report: Reporter) -> None:
         """Tell which walls stand around programs. Raises InputError, EnvironmentProblem for a case that is not allowed."""
         first = {row.case.starts: row for row in reversed(cases)}
         if (command := first.get("command")) and not self.commands:
@@ -262,7 +262,7 @@ def _texts(row: Mapping[str, Any]) -> list[Any]:
     return [(row["id"], one.get("answer")) for one in items(row, "samples") or [row]]
 
 
-def grade(rows: Sequence[EvalCase], report: Reporter, case_timeout_s: float, threads: int | None = None) -> Evaluation:
+def grade(rows: Cases, report: Reporter, case_timeout_s: float, threads: int | None = None) -> Evaluation:
     """Judge every answer, with its samples, on `threads` cores. Raises InputError, EnvironmentProblem."""
     fitting = min(usable_cores(), psutil.virtual_memory().available // MEMORY_BYTES)
     threads, work = max(1, min(threads or fitting, len(rows))), partial(_graded, timeout_s=case_timeout_s)

@@ -13,11 +13,10 @@ from expert_cli.utils.reporter import NullReporter, Reporter
 from expert_cli.utils.text import plural
 
 if TYPE_CHECKING:
-    from expert_cli.evaluation.cases import EvalCase
+    from expert_cli.evaluation.cases import Cases, EvalCase
     from expert_cli.evaluation.grade import GradedAnswer
     from expert_cli.inference.expert import PromptRenderer
 
-    Cases = Sequence[EvalCase]
     Answers = Sequence[GradedAnswer]
 
 NEW_TOKENS = 64

@@ -18,7 +18,7 @@ import hashlib
 import random
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from expert_cli.config.run_identity import require_same
 from expert_cli.data.rows import asked_hash
 from expert_cli.data.templates.chat import Template
 from expert_cli.errors import InputError, Interrupted
-from expert_cli.evaluation.cases import EvalCase, digest_of, read_cases, shown_databases
+from expert_cli.evaluation.cases import Cases, EvalCase, digest_of, read_cases, shown_databases
 from expert_cli.evaluation.evaluate import check_gradable, evaluate_adapter, longest_right_answer
 from expert_cli.evaluation.grade import CASE_TIMEOUT_S, Permissions, grade
 from expert_cli.evaluation.verifiers.case import FORGED
@@ -51,7 +51,6 @@ from expert_cli.utils.text import plural
 
 RIGHT, WHOLE = "correct", ("end", "sequence")
 """The verdict on what is trained; why an answer ends that came to its own end: one that was cut off has none to learn."""
-Cases = Sequence[EvalCase]
 Document = Mapping[str, Any]
 
 
