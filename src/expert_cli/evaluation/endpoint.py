@@ -115,22 +115,19 @@ def evaluate_served(
     file = trained.origin.expert_config if trained else None
     asked = read_json(file) if file else {"input_separator": "\n\n"}
     first, separator = "" if file else plan.run.model.system_prompt or "", asked["input_separator"]
-    system = [{"role": "system", "content": first}] if first else []
-    written = _writer(file, as_text=server.takes_text)
+    system, write = [{"role": "system", "content": first}] if first else [], _writer(server, file)
     how = {"model": server.named["model"], "max_tokens": settings.max_new_tokens, "temperature": 0.0}
     how |= {"stop": [*settings.stops[:MOST_STOPS]] or None, **settings.sampling()}
-    same = [server.named, system, separator, asdict(settings)]
     title, lock, settings = f"{server.named['model']} answers", Lock(), replace(settings, num_beams=1)
+    same = [server.named, system, separator, asdict(settings)]
     answering = evaluate.Answering(title, cases, settings, server.report, keep, same)
 
     def answer(case: EvalCase) -> None:
         turn, seed = case.turn(separator), evaluate.seed_of(settings, case)
-        held, prompt = (
-            evaluate.held_for(case, turn, settings.grammar),
-            written([*system, {"role": "user", "content": turn}]),
-        )
-        asked = [{**how, **prompt, "seed": (seed + k) % (1 << 31)} for k in range(settings.samples or 1)]
-        made = [server.said(one, held.served if held else {}) for one in asked]
+        held = evaluate.held_for(case, turn, settings.grammar)
+        prompt = write([*system, {"role": "user", "content": turn}])
+        seeds = [(seed + k) % (1 << 31) for k in range(settings.samples or 1)]
+        made = [server.said({**how, **prompt, "seed": one}, held.served if held else {}) for one in seeds]
         with lock:
             answering.add(case, made)
 
@@ -142,16 +139,14 @@ def evaluate_served(
     return replace(answering.judged(allowed, **server.named), facts=facts)
 
 
-def _writer(file: Path | None, *, as_text: bool) -> Callable[[Any], dict[str, Any]]:
-    """Return what a request says of a conversation: itself, or its text by the tokenizer beside an expert.json, without the
-    token that servers put before a text.
-    """
-    if not as_text:
+def _writer(server: Server, file: Path | None) -> Callable[[Any], dict[str, Any]]:
+    """Return what a request says of a conversation: itself, or its text by the tokenizer beside an expert.json."""
+    if not server.takes_text:
         return lambda messages: {"messages": messages}
     if file is None:
         raise InputError("/completions takes a prompt as text, which an adapter's tokenizer writes", "give --adapter")
     from expert_cli.model.tokenizer import load_tokenizer
 
     tokenizer = load_tokenizer(file.parent)
-    write, bos = tokenizer.hf.apply_chat_template, tokenizer.leading_token
+    write, bos = tokenizer.hf.apply_chat_template, tokenizer.leading_token  # servers put that before a text themselves
     return lambda said: {"prompt": str(write(said, tokenize=False, add_generation_prompt=True)).removeprefix(bos)}

@@ -121,24 +121,18 @@ def classifications(answers: Iterable[Labeled]) -> list[dict[str, Any]]:
     for one in answers:
         groups.setdefault(frozenset(one.labels), []).append(one)
     found = []
-    for labels, group in ((group[0].labels, group) for group in groups.values()):
-        counts = Counter((one.expected, one.answered) for one in group)
+    for group in groups.values():
+        labels, counts = group[0].labels, Counter((one.expected, one.answered) for one in group)
         confusion = [[counts[expected, answered] for answered in (*labels, None)] for expected in labels]
         scores = {}
         for n, label in enumerate(labels):
             hits, cases, answered = confusion[n][n], sum(confusion[n]), sum(row[n] for row in confusion)
             shares = {"precision": hits / max(1, answered), "recall": hits / max(1, cases)}
             scores[label] = {"cases": cases, **shares, "f1": 2 * hits / max(1, cases + answered)}
-        f1 = [scores[name]["f1"] for name in labels if any(name in (one.expected, one.answered) for one in group)]
-        told = {"labels": list(labels), "cases": len(group), "macro_f1": sum(f1) / len(f1)}
+        f1 = fmean(scores[name]["f1"] for name in labels if any(name in (one.expected, one.answered) for one in group))
+        told = {"labels": list(labels), "cases": len(group), "macro_f1": f1}
         found.append({**told, "by_label": scores, "confusion": confusion})
     return found
-
-
-def share(answers: Sequence[GradedAnswer]) -> dict[str, Any]:
-    """Return how many passed, the share, and the 95 % interval of Wilson, which holds near 0 and 1 and for few cases."""
-    cases, correct = len(answers), sum(one.verdict.passed for one in answers)
-    return {"cases": cases, "correct": correct, "accuracy": correct / cases, "ci95": list(wilson(correct, cases))}
 
 
 @dataclass(frozen=True)
@@ -166,15 +160,16 @@ class Evaluation:
 
     @property
     def share(self) -> dict[str, Any]:
-        """Of all cases, as `share` says it."""
-        return share(self.answers)
+        """How many passed, the share, and the 95 % interval of Wilson, which holds near 0 and 1 and for few cases."""
+        cases, correct = len(self.answers), sum(self.passed)
+        return {"cases": cases, "correct": correct, "accuracy": correct / cases, "ci95": list(wilson(correct, cases))}
 
     @property
     def missed(self) -> str:
         """Which threshold was missed, in words with both values; "" for none."""
         if self.threshold is not None and self.share["accuracy"] < self.threshold:
-            told = "accuracy {accuracy:.4f} ({correct} of {cases}) is below the threshold".format(**self.share)
-            return f"{told} {self.threshold:g}"
+            told = "accuracy {accuracy:.4f} ({correct} of {cases}) is below the threshold {threshold:g}"
+            return told.format(**self.share, threshold=self.threshold)
         if self.drop is not None and not self.drop["held"]:
             return "accuracy fell by {drop:.4f} against {file}, more than {max_drop:g}".format(**self.drop)
         return ""
@@ -190,7 +185,7 @@ class Evaluation:
         return {
             **self.share,
             **(self._sampled() if all(one.samples for one in self.answers) else {}),
-            "by_category": {name: share(group) for name, group in groups.items()},
+            "by_category": {name: Evaluation(tuple(group)).share for name, group in groups.items()},
             **({"classification": labels} if labels else {}),
             "failures": dict(failures.most_common()),
             "answers": [judged.as_json() for judged in self.answers],
