@@ -141,23 +141,18 @@ class GrammarLogitsProcessor(LogitsProcessor):
             if held is None or not {*self._ends}.isdisjoint(ids):
                 continue
             state = self._states[number, ids] = self._state(held, ids, before.get((number, ids[:-1])) if ids else None)
-            if self._way == "greedy" and self._accepts(state.matcher, likeliest[row]):
-                continue  # cheaper than a mask
-            allowed = np.zeros(scores.shape[1], np.bool_)
-            if not state.matcher.is_error():  # behind a token that may not stand there nothing comes
-                bits = np.unpackbits(np.frombuffer(state.matcher.compute_bitmask(), np.uint8), bitorder="little")
+            matcher, allowed = state.matcher, np.zeros(scores.shape[1], np.bool_)
+            if not matcher.is_error():  # behind a token that may not stand there nothing comes
+                if self._way == "greedy" and matcher.validate_tokens([likeliest[row]]) == 1:
+                    continue  # cheaper than a mask
+                bits = np.unpackbits(np.frombuffer(matcher.compute_bitmask(), np.uint8), bitorder="little")
                 allowed[: len(bits)] = bits[: len(allowed)]
             if self._way != "beams":
                 allowed[self._ends] |= not allowed.any()
-            elif state.matcher.is_accepting() and held.refuses(state.text):
+            elif matcher.is_accepting() and held.refuses(state.text):
                 allowed[self._ends] = False
             scores[row, torch.from_numpy(~allowed).to(scores.device)] = -torch.inf
         return scores
-
-    def _accepts(self, matcher: LLMatcher, token: int) -> bool:
-        if token in self._tokens.eos_tokens:
-            return bool(matcher.is_accepting())
-        return not matcher.is_error() and bool(matcher.validate_tokens([token]) == 1)
 
     def _state(self, held: Held, ids: tuple[int, ...], before: _State | None) -> _State:
         from llguidance import LLMatcher
