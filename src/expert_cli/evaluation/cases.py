@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -85,16 +86,6 @@ def stratified_sample(rows: Cases, count: int | None) -> list[EvalCase]:
     return [rows[n] for n in sorted(ordered[(2 * part + 1) * len(rows) // (2 * count)] for part in range(count))]
 
 
-def read_answers(path: Path) -> list[EvalCase]:
-    """Read rows of cases with answers, and with what was asked where they hold it. Raises InputError as `read_cases` does."""
-    return _rows(path, "answer")
-
-
-def read_cases(path: Path) -> list[EvalCase]:
-    """Read rows of cases with prompts. Raises InputError with file and line of the first fault."""
-    return _rows(path, "prompt")
-
-
 def shown_databases(cases: Cases, settings: SchemaPromptConfig | None) -> list[EvalCase]:
     """Return cases with what each is shown of its database, or of the CREATE TABLE texts of its input. Raises InputError."""
     if settings is None:
@@ -116,10 +107,9 @@ def at(where: str) -> Iterator[None]:
         raise InputError(f"{where}: {error.message}", error.hint) from error
 
 
-def _rows(path: Path, needed: Literal["answer", "prompt"]) -> list[EvalCase]:
-    """Return every row of a file; there is at least one."""
-    seen: dict[str, str] = {}
-    rows = []
+def read_cases(path: Path, needed: Literal["answer", "prompt"] = "prompt") -> list[EvalCase]:
+    """Read rows of cases with prompts, or answers; at least one. Raises InputError with file and line of the first fault."""
+    seen, rows = dict[str, str](), list[EvalCase]()
     for where, line, row in json_objects(path):
         asks = {"prompt": None, "input": ""} if needed == "prompt" or "prompt" in row else {}
         texts = {key: row.pop(key, default) for key, default in ({needed: None} | asks).items()}
@@ -135,6 +125,9 @@ def _rows(path: Path, needed: Literal["answer", "prompt"]) -> list[EvalCase]:
     if not rows:
         raise InputError(f"{path}: no rows", "one JSON object a line: expert-cli evaluate --help")
     return rows
+
+
+read_answers = partial(read_cases, needed="answer")
 
 
 def digest_of(row: Mapping[str, Any]) -> str:
