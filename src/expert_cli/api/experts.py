@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Literal
@@ -209,11 +210,5 @@ def load_expert(
     from expert_cli.inference.chat_session import open_chat
 
     file = Path(database) if database else None
-    return open_chat(
-        trained,
-        reporter,
-        max_new_tokens=max_new_tokens,
-        sample=bool(samples),
-        database=file,
-        runs=lambda: rows_given(file, reporter) if file else None,
-    )
+    chat = open_chat(trained, reporter, max_new_tokens=max_new_tokens, sample=bool(samples), database=file)
+    return replace(chat, runs=lambda: rows_given(file, reporter)) if file else chat

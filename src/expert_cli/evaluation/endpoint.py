@@ -102,23 +102,18 @@ class Server:
 
 
 def evaluate_served(
-    server: Server,
-    trained: TrainedAdapter | None,
-    plan: Plan,
-    cases: Cases,
-    settings: GenerationConfig,
-    allowed: Permissions,
-    keep: Path | None = None,
+    server: Server, by: TrainedAdapter | Plan, cases: Cases, how: GenerationConfig, may: Permissions, keep: Path | None
 ) -> Evaluation:
     """Let a server answer, asked as the adapter's expert.json says, else as the manifest does. keep: as `evaluate_adapter`."""
-    evaluate.check_gradable(cases, server.report, allowed)
+    evaluate.check_gradable(cases, server.report, may)
+    trained, plan = (by, by.plan) if isinstance(by, TrainedAdapter) else (None, by)
     file = trained.origin.expert_config if trained else None
     asked = read_json(file) if file else {"input_separator": "\n\n"}
     first, separator = "" if file else plan.run.model.system_prompt or "", asked["input_separator"]
     system, write = [{"role": "system", "content": first}] if first else [], _writer(server, file)
-    how = {"model": server.named["model"], "max_tokens": settings.max_new_tokens, "temperature": 0.0}
-    how |= {"stop": [*settings.stops[:MOST_STOPS]] or None, **settings.sampling()}
-    title, lock, settings = f"{server.named['model']} answers", Lock(), replace(settings, num_beams=1)
+    shape = {"model": server.named["model"], "max_tokens": how.max_new_tokens, "temperature": 0.0}
+    shape |= {"stop": [*how.stops[:MOST_STOPS]] or None, **how.sampling()}
+    title, lock, settings = f"{server.named['model']} answers", Lock(), replace(how, num_beams=1)
     same = [server.named, system, separator, asdict(settings)]
     answering = evaluate.Answering(title, cases, settings, server.report, keep, same)
 
@@ -127,7 +122,7 @@ def evaluate_served(
         held = evaluate.held_for(case, turn, settings.grammar)
         prompt = write([*system, {"role": "user", "content": turn}])
         seeds = [(seed + k) % (1 << 31) for k in range(settings.samples or 1)]
-        made = [server.said({**how, **prompt, "seed": one}, held.served if held else {}) for one in seeds]
+        made = [server.said({**shape, **prompt, "seed": one}, held.served if held else {}) for one in seeds]
         with lock:
             answering.add(case, made)
 
@@ -136,7 +131,7 @@ def evaluate_served(
     facts = None
     if trained and file:
         facts = evaluate.facts_of(trained, trained.origin.base_sha256, asked["template"], separator)
-    return replace(answering.judged(allowed, **server.named), facts=facts)
+    return replace(answering.judged(may, **server.named), facts=facts)
 
 
 def _writer(server: Server, file: Path | None) -> Callable[[Any], dict[str, Any]]:

@@ -31,7 +31,7 @@ class Chat:
     drawn: GenerationConfig
     report: Reporter
     shown: Callable[[str, str], str]
-    runs: Callable[[], Callable[[str], Hashable] | None]
+    runs: Callable[[], Callable[[str], Hashable] | None] = lambda: None
     _said: list[dict[str, str]] = field(default_factory=list)
 
     def answer(self, prompt: str, input_: str = "") -> Iterator[str]:
@@ -85,13 +85,7 @@ class Chat:
 
 
 def open_chat(
-    trained: TrainedAdapter,
-    report: Reporter,
-    *,
-    max_new_tokens: int | None,
-    sample: bool,
-    database: Path | None = None,
-    runs: Callable[[], Callable[[str], Hashable] | None] = lambda: None,
+    trained: TrainedAdapter, report: Reporter, *, max_new_tokens: int | None, sample: bool, database: Path | None = None
 ) -> Chat:
     """Load an expert to talk to. database: that its questions are about. Raises InputError where that cannot be shown."""
     form = trained.plan.run.data.schema_prompt
@@ -108,4 +102,4 @@ def open_chat(
     decoding = decoding_for(trained)
     settings, drawn = (generation_config(decoding, max_new_tokens, 1, samples=count) for count in (int(sample), 1))
     expert = open_expert(trained.plan.run, trained.origin, report)
-    return Chat(expert, settings, drawn, report, shown, runs)
+    return Chat(expert, settings, drawn, report, shown)

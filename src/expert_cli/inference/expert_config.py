@@ -84,20 +84,15 @@ class GenerationConfig:
 
 
 def generation_config(
-    decoding: GenerationConfig,
-    max_new_tokens: int | None = None,
-    batch_size: int | None = None,
-    *,
-    samples: int = 0,
-    device: str = "cpu",
+    kept: GenerationConfig, most: int | None = None, batch: int | None = None, *, samples: int = 0, device: str = "cpu"
 ) -> GenerationConfig:
-    """Return how an expert answers: greedily, or `samples` drawn, at TEMPERATURE if theirs is too low."""
-    longest, at_once = max_new_tokens or decoding.max_new_tokens, batch_size or BATCH[device]
-    settings = replace(decoding, max_new_tokens=longest, batch_size=at_once, samples=samples)
+    """Return how an expert answers, by `most` tokens: greedily, or `samples` drawn, at TEMPERATURE if theirs is too low."""
+    longest, at_once = most or kept.max_new_tokens, batch or BATCH[device]
+    settings = replace(kept, max_new_tokens=longest, batch_size=at_once, samples=samples)
     if not samples:
         return replace(settings, temperature=0.0, top_k=0, top_p=1.0, min_p=0.0)
-    is_warm = decoding.temperature >= LEAST_TEMPERATURE
-    return replace(settings, num_beams=1, temperature=decoding.temperature if is_warm else TEMPERATURE)
+    is_warm = kept.temperature >= LEAST_TEMPERATURE
+    return replace(settings, num_beams=1, temperature=kept.temperature if is_warm else TEMPERATURE)
 
 
 def decoding_of(manifest: Manifest, separators: tuple[str, str] = SEPARATORS) -> GenerationConfig:

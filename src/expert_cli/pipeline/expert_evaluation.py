@@ -51,10 +51,10 @@ def evaluate_expert(asked: Any, report: Reporter) -> Evaluation:
     with key_of_environment() if asked.endpoint or asked.baseline_endpoint else nullcontext("") as key:
         if asked.baseline_endpoint:
             server = Server(asked.baseline_endpoint, asked.baseline_model, key, report, offline=asked.offline)
-            other = evaluate_served(server, None, plan, cases, of_cases.free(settings), allowed, keep_beside)
+            other = evaluate_served(server, plan, cases, of_cases.free(settings), allowed, keep_beside)
         if asked.endpoint:
             server = Server(asked.endpoint, asked.model, key, report, offline=asked.offline)
-            found = evaluate_served(server, trained, plan, cases, settings, allowed, keep)
+            found = evaluate_served(server, trained or plan, cases, settings, allowed, keep)
         elif trained:
             report.info("loading the model")
             shots = asked.shots if asked.baseline else None
