@@ -34,7 +34,6 @@ from expert_cli.utils.text import shortened
 
 if TYPE_CHECKING:
     from expert_cli.inference.expert import PromptRenderer
-    from expert_cli.inference.generate import Completion
     from expert_cli.inference.grammar import Held
 
 NEW_TOKENS_OF_BASE = 512
@@ -141,14 +140,14 @@ def write_answers(
     """Let the model answer every case that is left, and judge all. shots: what comes before."""
     import torch
 
-    from expert_cli.inference.generate import Request, generate
+    from expert_cli.inference.generate import Request, batches
 
     cases, settings, report = answering.left, answering.settings, answering.report
     turns = [renderer.template.user_turn(*case.asked) for case in cases]
     held = [held_for(case, turn, settings.grammar) for case, turn in zip(cases, turns, strict=True)]
     if settings.grammar and None in held:
-        told = "questions name no schema that can be read: nothing holds their answers"
-        report.warning(f"{held.count(None)} of {len(cases)} {told}")
+        unheld = f"{held.count(None)} of {len(cases)} questions"
+        report.warning(f"{unheld} name no schema that can be read: nothing holds their answers")
     if lacks := [f"{case.where}: {one.lacks}" for case, one in zip(cases, held, strict=True) if one and one.lacks]:
         report.warning(f"{len(lacks)} of {len(cases)} answers are not held to all of their JSON Schema: {lacks[0]}")
     requests = [
@@ -156,13 +155,9 @@ def write_answers(
         for case, turn, one in zip(cases, turns, held, strict=True)
     ]
     with report.progress(answering.title, len(cases), "cases") as bar:
-
-        def on_batch(made: Mapping[int, list[Completion]]) -> None:
-            for n, some in made.items():
-                told = [Written(renderer.decode(one.ids), one.stop, len(one.ids)) for one in some]
-                bar.update(answering.add(cases[n], told))
-
-        generate(model, requests, settings, renderer, on_batch)
+        for n, some in (one for made in batches(model, requests, settings, renderer) for one in made.items()):
+            written = [Written(renderer.decode(one.ids), one.stop, len(one.ids)) for one in some]
+            bar.update(answering.add(cases[n], written))
     return answering.judged(allowed, device=model.device.type, threads=torch.get_num_threads())
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -27,9 +27,7 @@ BEAMS = 4
 COMPILED_FROM = 512
 """Answers from which on a GPU compiles the model for them: it takes as long as some hundred answers."""
 BLOCK, TIMES = 8, 4
-"""Tokens that a repeated block has at least (shorter ones, which tables of numbers hold, count in multiples), and how often it
-stands one after another in an answer that loops.
-"""
+"""Tokens of a block that repeats, at least (shorter ones count in multiples); how often it stands in a row in a loop."""
 
 
 @dataclass(frozen=True)
@@ -50,22 +48,25 @@ class Completion(NamedTuple):
 
 
 def generate(
-    model: Any,
-    requests: Sequence[Request],
-    settings: GenerationConfig,
-    renderer: PromptRenderer,
-    on_batch: Callable[[Mapping[int, list[Completion]]], None] = lambda _: None,
+    model: Any, requests: Sequence[Request], settings: GenerationConfig, renderer: PromptRenderer
 ) -> list[list[Completion]]:
-    """Return what the model writes to each request, `count` answers each, the longest prompts first.
+    """Return what the model writes to each request, as `batches` yields it."""
+    found = {n: some for made in batches(model, requests, settings, renderer) for n, some in made.items()}
+    return [found[n] for n in range(len(requests))]
 
-    A query that its tables refuse is asked again by beams, of which the first is taken that they do not refuse. on_batch: given
-    the answers of each batch, by the numbers of their requests. Raises EnvironmentProblem for a GPU that is too small.
+
+def batches(
+    model: Any, requests: Sequence[Request], settings: GenerationConfig, renderer: PromptRenderer
+) -> Iterator[dict[int, list[Completion]]]:
+    """Yield what the model writes to the requests of a batch, by their numbers, `count` answers each; longest prompts first.
+
+    A query that its tables refuse is asked again by beams, of which the first is taken that they do not refuse. Raises
+    EnvironmentProblem for a GPU that is too small.
     """
     order = sorted(range(len(requests)), key=lambda n: -len(requests[n].prompt))
     rows = settings.num_beams * max((one.count for one in requests), default=1)
     size, compiled = max(1, settings.batch_size // rows), len(requests) * rows >= COMPILED_FROM
     is_greedy = not settings.temperature and settings.num_beams == 1
-    found: dict[int, list[Completion]] = {}
     with generating(model):
         for start in range(0, len(order), size):
             numbers = order[start : start + size]
@@ -79,9 +80,7 @@ def generate(
                 others = generate(model, [requests[n] for n in refused], beams, renderer)
                 pairs = zip(refused, others, strict=True)
                 made |= {n: some for n, some in pairs if not _is_refused(requests[n], some[0], renderer)}
-            found |= made
-            on_batch(made)
-    return [found[n] for n in range(len(requests))]
+            yield made
 
 
 def _is_refused(request: Request, written: Completion, renderer: PromptRenderer) -> bool:

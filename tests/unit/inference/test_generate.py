@@ -14,7 +14,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from expert_cli.errors import EnvironmentProblem
 from expert_cli.inference.expert_config import GenerationConfig
-from expert_cli.inference.generate import Completion, Request, generate, is_looping, stream
+from expert_cli.inference.generate import Completion, Request, batches, generate, is_looping, stream
 from expert_cli.model.kernels import attention
 from expert_cli.model.kernels.attention_backends import attention_backend
 from tests import tiny
@@ -64,10 +64,11 @@ def test_answers_are_those_of_transformers_one_by_one(name: str, num_beams: int)
 
 
 def test_answers_are_told_as_they_are_made(llama: Any) -> None:
-    told: dict[int, list[Completion]] = {}
     requests = [Request(prompt) for prompt in PROMPTS]
-    found = generate(llama, requests, GenerationConfig(LENGTH, 4), ENDS, told.update)
-    assert found == [told[n] for n in range(len(PROMPTS))]
+    made = [*batches(llama, requests, GenerationConfig(LENGTH, 4), ENDS)]
+    assert [len(one) for one in made] == [4, 4, 1]
+    found = generate(llama, requests, GenerationConfig(LENGTH, 4), ENDS)
+    assert {n: some for one in made for n, some in one.items()} == dict(enumerate(found))
 
 
 def test_drawn_answers_are_those_of_their_seeds_and_global_random_numbers_stay(llama: Any) -> None:
