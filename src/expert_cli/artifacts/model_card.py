@@ -74,14 +74,9 @@ def _rendered(page: str, **values: Any) -> str:
 
 def put_token_rows(card: Path, config: Mapping[str, Any], tokenizer: Any, *, is_adapter: bool) -> None:
     """Name the tokens whose rows were trained, too, if any were. config: adapter_config.json of the adapter."""
-    rows = config.get("trainable_token_indices") or {}
-    lines = [f"- `{name}`: {', '.join(map(_code, tokenizer.convert_ids_to_tokens(ids)))}" for name, ids in rows.items()]
-    words = "They are in the weights of this folder: servers need nothing more."
-    if is_adapter:
-        words = "PEFT reads them. vLLM and llama.cpp refuse an adapter that has some: give such servers the model with "
-        words += "all of it merged, `expert-cli export --merge` or `--gguf q8_0`."
-    if rows:
-        put_section(card, "Trained token rows", [*lines, "", words])
+    if rows := config.get("trainable_token_indices"):
+        tokens = {name: map(_code, tokenizer.convert_ids_to_tokens(ids)) for name, ids in rows.items()}
+        put_section(card, "Trained token rows", [_rendered("token_rows.md.j2", rows=tokens, is_adapter=is_adapter)])
 
 
 def _code(text: str) -> str:
