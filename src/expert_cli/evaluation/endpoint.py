@@ -6,11 +6,10 @@ By urllib: of httpx and httpx2 huggingface_hub brings one or the other. The key 
 from __future__ import annotations
 
 import json
-import os
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, replace
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
 from http.client import HTTPException
 from pathlib import Path
 from threading import Lock
@@ -32,16 +31,6 @@ from expert_cli.utils.text import first_line, shortened
 
 KEY = "OPENAI_API_KEY"
 TRIES, TIMEOUT_S, LONGEST_WAIT_S, MOST_STOPS = 5, 600.0, 60.0, 4
-
-
-@contextmanager
-def key_of_environment() -> Iterator[str]:
-    """Give the key, which no child of this process finds in its environment meanwhile."""
-    key = os.environ.pop(KEY, "")
-    try:
-        yield key
-    finally:
-        os.environ.update({KEY: key} if key else {})
 
 
 class _Unredirected(HTTPRedirectHandler):
@@ -109,39 +98,33 @@ def evaluate_served(
     trained, plan = (by, by.plan) if isinstance(by, TrainedAdapter) else (None, by)
     file = trained.origin.expert_config if trained else None
     asked = read_json(file) if file else {"input_separator": "\n\n"}
+    tokenizer = None
+    if server.takes_text:
+        from expert_cli.model.tokenizer import load_tokenizer  # loads torch
+
+        if file is None:
+            raise InputError("/completions takes a prompt as text, by an adapter's tokenizer", "give --adapter")
+        tokenizer = load_tokenizer(file.parent)
     first, separator = "" if file else plan.run.model.system_prompt or "", asked["input_separator"]
-    system, write = [{"role": "system", "content": first}] if first else [], _writer(server, file)
+    system = [{"role": "system", "content": first}] if first else []
     shape = {"model": server.named["model"], "max_tokens": how.max_new_tokens, "temperature": 0.0}
     shape |= {"stop": [*how.stops[:MOST_STOPS]] or None, **how.sampling()}
     title, lock, settings = f"{server.named['model']} answers", Lock(), replace(how, num_beams=1)
-    same = [server.named, system, separator, asdict(settings)]
-    answering = evaluate.Answering(title, cases, settings, server.report, keep, same)
+    answering = evaluate.Answering(title, cases, settings, server.report, keep, (server.named, system, separator))
 
     def answer(case: EvalCase) -> None:
         turn, seed = case.turn(separator), evaluate.seed_of(settings, case)
         held = evaluate.held_for(case, turn, settings.grammar)
-        prompt = write([*system, {"role": "user", "content": turn}])
+        said: dict[str, Any] = {"messages": [*system, {"role": "user", "content": turn}]}
+        if tokenizer is not None:  # servers put the leading token before a text themselves
+            text = tokenizer.hf.apply_chat_template(said["messages"], tokenize=False, add_generation_prompt=True)
+            said = {"prompt": str(text).removeprefix(tokenizer.leading_token)}
         seeds = [(seed + k) % (1 << 31) for k in range(settings.samples or 1)]
-        made = [server.said({**shape, **prompt, "seed": one}, held.served if held else {}) for one in seeds]
+        made = [server.said({**shape, **said, "seed": one}, held.served if held else {}) for one in seeds]
         with lock:
             answering.add(case, made)
 
     with server.report.progress(title, len(answering.left), "cases") as bar:
         in_order(answer, answering.left, settings.batch_size, bar.update)
-    facts = None
-    if trained and file:
-        facts = evaluate.facts_of(trained, trained.origin.base_sha256, asked["template"], separator)
-    return replace(answering.judged(may, **server.named), facts=facts)
-
-
-def _writer(server: Server, file: Path | None) -> Callable[[Any], dict[str, Any]]:
-    """Return what a request says of a conversation: itself, or its text by the tokenizer beside an expert.json."""
-    if not server.takes_text:
-        return lambda messages: {"messages": messages}
-    if file is None:
-        raise InputError("/completions takes a prompt as text, which an adapter's tokenizer writes", "give --adapter")
-    from expert_cli.model.tokenizer import load_tokenizer
-
-    tokenizer = load_tokenizer(file.parent)
-    write, bos = tokenizer.hf.apply_chat_template, tokenizer.leading_token  # servers put that before a text themselves
-    return lambda said: {"prompt": str(write(said, tokenize=False, add_generation_prompt=True)).removeprefix(bos)}
+    known = (trained, trained.origin.base_sha256, asked["template"], separator) if trained and file else None
+    return replace(answering.judged(may, **server.named), facts=evaluate.facts_of(*known) if known else None)

@@ -61,7 +61,7 @@ class Answering:
     ) -> None:
         """Read what the file `keep` has of this pass. of: its title; asked: what two equal passes have in common."""
         self.title, self.settings, self.report, self._cases, self._keep = of, how, report, cases, keep
-        self._pass = case_files.digest_of({of: [asked, [one.asked for one in cases]]})
+        self._pass = case_files.digest_of({of: [asked, asdict(how), [one.asked for one in cases]]})
         self._started, self._made = time.monotonic(), dict[str, list[Written]]()
         for line in keep.read_text(encoding="utf-8").splitlines() if keep and keep.is_file() else ():
             with suppress(ValueError):  # the last line may not have been written whole
@@ -209,7 +209,7 @@ def evaluate_adapter(
     expert = open_expert(run, trained.origin, report)
     renderer, template = expert.renderer, expert.renderer.template
     facts = facts_of(trained, expert.source.sha256, template.name, template.input_separator)
-    same = {**facts, **asdict(settings), "ends": renderer.ends, "shots": shots}
+    same = {**facts, "ends": renderer.ends, "shots": shots}
 
     def asked(title: str, how: GenerationConfig, by: PromptRenderer, before: Sequence[Row] = ()) -> Evaluation:
         answering = Answering(title, cases, how, report, keep, [same, [row.where for row in before]])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from expert_cli.data.templates.make_template import make_template
 from expert_cli.errors import InputError, IntegrityError
 from expert_cli.inference.expert_config import GenerationConfig, read_decoding
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
+from expert_cli.model.kernels.attention import plain_attention
 from expert_cli.model.kernels.attention_backends import loaded_with
 from expert_cli.model.kernels.dequantize import dequantize_linears
 from expert_cli.model.loading.base_model import LocalModel, fetch_model, places_of
@@ -209,3 +211,25 @@ def load_adapted(run: RunConfig, source: LocalModel, adapter: Path, *, widened: 
     spare_copies(model)
     model.eval()
     return model
+
+
+@contextmanager
+def generating(model: Any) -> Iterator[None]:
+    """Put the model into evaluation, not compiled, with an attention that has a cache; one in training is left as it was."""
+    was_training = model.training
+    base = model.get_base_model() if hasattr(model, "get_base_model") else model
+    dtypes = {parameter.dtype for parameter in model.parameters() if parameter.is_floating_point()}
+    low = next((dtype for dtype in (torch.bfloat16, torch.float16) if dtype in dtypes), None)
+    # what a publisher writes there fills in what a run leaves open: sampling, penalties of repeated tokens
+    publishers, base.generation_config = base.generation_config, ModelGenerationConfig()
+    model.eval()
+    try:
+        # compiled layers would be compiled anew for every length of the cache
+        eager = torch.compiler.set_stance("force_eager")
+        with plain_attention(base), eager, torch.no_grad(), ExitStack() as stack:
+            if low is not None and torch.float32 in dtypes:  # an adapter in training is fp32
+                stack.enter_context(torch.autocast(model.device.type, dtype=low))
+            yield
+    finally:
+        base.generation_config = publishers
+        model.train(was_training)

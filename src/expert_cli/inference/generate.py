@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from transformers import GenerationConfig as ModelGenerationConfig
@@ -15,12 +15,9 @@ from transformers import TextIteratorStreamer
 
 from expert_cli.errors import EnvironmentProblem
 from expert_cli.hardware.devices import is_out_of_memory
+from expert_cli.inference.expert import PromptRenderer, generating
 from expert_cli.inference.expert_config import GenerationConfig, Stop
 from expert_cli.inference.grammar import GrammarLogitsProcessor, Held, Way
-from expert_cli.model.kernels.attention import plain_attention
-
-if TYPE_CHECKING:
-    from expert_cli.inference.expert import PromptRenderer
 
 BEAMS = 4
 """Beams by which a query is asked again that does not compile, where the expert does not say how many."""
@@ -198,25 +195,3 @@ class _Pieces(TextIteratorStreamer):
             raise CancelledError
         if self.next_tokens_are_prompt or not self._stop_token_ids & set(value.tolist()):
             super().put(value)  # type: ignore[no-untyped-call]
-
-
-@contextmanager
-def generating(model: Any) -> Iterator[None]:
-    """Put the model into evaluation, not compiled, with an attention that has a cache; one in training is left as it was."""
-    was_training = model.training
-    base = model.get_base_model() if hasattr(model, "get_base_model") else model
-    dtypes = {parameter.dtype for parameter in model.parameters() if parameter.is_floating_point()}
-    low = next((dtype for dtype in (torch.bfloat16, torch.float16) if dtype in dtypes), None)
-    # what a publisher writes there fills in what a run leaves open: sampling, penalties of repeated tokens
-    publishers, base.generation_config = base.generation_config, ModelGenerationConfig()
-    model.eval()
-    try:
-        # compiled layers would be compiled anew for every length of the cache
-        eager = torch.compiler.set_stance("force_eager")
-        with plain_attention(base), eager, torch.no_grad(), ExitStack() as stack:
-            if low is not None and torch.float32 in dtypes:  # an adapter in training is fp32
-                stack.enter_context(torch.autocast(model.device.type, dtype=low))
-            yield
-    finally:
-        base.generation_config = publishers
-        model.train(was_training)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ from expert_cli.config.plan import TrainedAdapter, make_plan, trained_adapter
 from expert_cli.config.resolve import Overrides
 from expert_cli.console.terminal import SCHEMA_VERSION
 from expert_cli.evaluation import evaluate as of_cases
-from expert_cli.evaluation.endpoint import Server, evaluate_served, key_of_environment
+from expert_cli.evaluation.endpoint import KEY, Server, evaluate_served
 from expert_cli.evaluation.grade import Evaluation, Permissions, compare_with
 from expert_cli.evaluation.trl import write_pairs
 from expert_cli.hardware.machine import inspect
@@ -48,7 +50,7 @@ def evaluate_expert(asked: Any, report: Reporter) -> Evaluation:
     keep, keep_beside = (place.with_suffix(f"{of}.answers.jsonl") if place else None for of in ("", ".baseline"))
     prepare_process()
     other = None
-    with key_of_environment() if asked.endpoint or asked.baseline_endpoint else nullcontext("") as key:
+    with _key_of_environment() if asked.endpoint or asked.baseline_endpoint else nullcontext("") as key:
         if asked.baseline_endpoint:
             server = Server(asked.baseline_endpoint, asked.baseline_model, key, report, offline=asked.offline)
             other = evaluate_served(server, plan, cases, of_cases.free(settings), allowed, keep_beside)
@@ -68,6 +70,16 @@ def evaluate_expert(asked: Any, report: Reporter) -> Evaluation:
     for kept in filter(None, (keep, keep_beside)):
         kept.unlink(missing_ok=True)
     return found
+
+
+@contextmanager
+def _key_of_environment() -> Iterator[str]:
+    """Give the key, which no child of this process finds in its environment meanwhile."""
+    key = os.environ.pop(KEY, "")
+    try:
+        yield key
+    finally:
+        os.environ.update({KEY: key} if key else {})
 
 
 def _compared(found: Evaluation, asked: Any, report: Reporter) -> Evaluation:

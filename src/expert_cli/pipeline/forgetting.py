@@ -70,7 +70,7 @@ def forgetting(model: PeftModel, tokenizer: TokenizerInfo, texts: Sequence[str])
     import torch
     from torch.nn.functional import cross_entropy
 
-    from expert_cli.inference.generate import generating
+    from expert_cli.inference.expert import generating
 
     rows = [tokenizer.backend.encode(text).ids for text in texts]
     config = model.config.get_text_config()
