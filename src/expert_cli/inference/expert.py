@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -52,19 +51,6 @@ class PromptRenderer:
         # a base model that was trained on texts alone may end with its own end token instead
         told = {tokenizer.eos_id, tokenizer.hf.eos_token_id, *self._encoder.ids(template.tool_token)} - {None}
         self.stop_token_ids = frozenset(stop_ids) or self.end_ids | told
-
-    @property
-    def marker_ids(self) -> frozenset[int]:
-        """The control tokens of a prompt."""
-        return frozenset(self.encode_prompt("a")) & self.tokenizer.backend.get_added_tokens_decoder().keys()
-
-    def token_id(self, token: str) -> int:
-        """Return the id of a token as the tokenizer spells it. Raises InputError where it has no such token."""
-        number: int | None = self.tokenizer.backend.token_to_id(token)
-        if number is None:
-            told = f"{json.dumps(token, ensure_ascii=False)} is no token of the base model's tokenizer"
-            raise InputError(told, "name tokens as its tokenizer.json spells them")
-        return number
 
     def spelled(self, ids: Iterable[int]) -> list[str]:
         """Return tokens as the tokenizer spells them."""

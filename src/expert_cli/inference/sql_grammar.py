@@ -11,15 +11,13 @@ import re
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
+from itertools import chain
 
 from expert_cli.data.database_prompt import HEADING, quoted
 
-Tables = Mapping[str, Collection[str]]
-"""The columns of each table, as their names are written, without quotes."""
-
 _NAME = r'(?:[^\W\d][\w$]*|"(?:[^"]|"")+"|`[^`]+`|\[[^\]]+\])'
 _CREATE = re.compile(
-    rf"\bCREATE\s+(?:\w+\s+){{0,3}}?(?P<kind>TABLE|VIEW)\s+(?:IF\s+NOT\s+EXISTS\s+)?(?:{_NAME}\s*\.\s*)*(?P<name>{_NAME})\s*\(",
+    rf"\bCREATE\s+(?:\w+\s+){{0,3}}?(?:TABLE|VIEW)\s+(?:IF\s+NOT\s+EXISTS\s+)?(?:{_NAME}\s*\.\s*)*(?P<name>{_NAME})\s*\(",
     re.IGNORECASE,
 )
 _COMPACT = re.compile(rf"^{HEADING}\n(?:{_NAME}\(.*\)(?:\n|\Z))+", re.MULTILINE)
@@ -65,9 +63,7 @@ def tables_of(text: str) -> dict[str, list[str]]:
     heads = [*_CREATE.finditer(text)]
     heads += [head for block in _COMPACT.finditer(text) for head in _COMPACT_TABLE.finditer(text, *block.span())]
     for head in heads:
-        items = _items(text, head.end())
-        if head.groupdict().get("kind", "").upper() == "TABLE":
-            items = [item for item in items if not _CONSTRAINT.match(item)]
+        items = [item for item in _items(text, head.end()) if not _CONSTRAINT.match(item)]
         columns = [unquoted(first[1]) for item in items if (first := _FIRST.match(item))]
         name = unquoted(head["name"])
         if columns and name.lower() not in map(str.lower, found):
@@ -99,8 +95,10 @@ def made_names(sql: str) -> tuple[str, ...]:
     return tuple(unquoted(next(filter(None, found))) for found in _MADE.findall(sql))
 
 
-def sql_grammar(tables: Tables, made: Iterable[str] | None = None, *, postgresql: bool = False) -> str:
-    """Return the Lark text of queries on these tables; `made`, LATER, LETTER: names that the query makes."""
+def sql_grammar(
+    tables: Mapping[str, Collection[str]], made: Iterable[str] | None = None, *, postgresql: bool = False
+) -> str:
+    """Return the Lark text of queries on tables with their columns; `made`, LATER, LETTER: names that the query makes."""
     words = {*_WORDS.split(), *(_POSTGRESQL.split() if postgresql else ())}
     marks = r"[-+*\/%=<>!|,&~#@:?\[\]^{}]" if postgresql else r"[-+*\/%=<>!|,&~]"
     made, columns = list(made or ()), [column for of_table in tables.values() for column in of_table]
@@ -130,18 +128,15 @@ SP: /[ \\t\\n]{{1,24}}/
 
 def _any(names: Iterable[str], *, quoted: bool = True) -> str:
     """Return the alternatives of names, in small letters or capitals, quoted where they must be."""
-    return " | ".join(
-        f"{json.dumps(spelled, ensure_ascii=False)}i"
-        for name in sorted({*names})
-        for spelled in (_spelled(name) if quoted else [name])
-    )
+    ways = [_spelled(name) if quoted else [name] for name in sorted({*names})]
+    return " | ".join(f"{json.dumps(spelled, ensure_ascii=False)}i" for spelled in chain(*ways))
 
 
 def _spelled(name: str) -> list[str]:
     return [*([name] if _PLAIN.fullmatch(name) else ()), quoted(name), f"`{name}`", f"[{name}]"]
 
 
-def compiler(tables: Tables) -> Callable[[str], str]:
+def compiler(tables: Mapping[str, Collection[str]]) -> Callable[[str], str]:
     """Return what tells why SQLite does not compile a query on these tables, "" where it does; nothing is run."""
     connection = sqlite3.connect(":memory:", check_same_thread=False)
     for name, columns in tables.items():

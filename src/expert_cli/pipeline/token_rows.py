@@ -6,6 +6,7 @@ in a prompt is looked up in the embedding, what ends an answer in the head; wher
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -45,7 +46,8 @@ def choose_token_rows(
     """
     modules = token_matrices(model)
     first, last = next(iter(modules)), [*modules][-1]
-    asked = {name: renderer.end_ids | (renderer.marker_ids if name == first else frozenset()) for name in modules}
+    markers = {*renderer.encode_prompt("a")} & renderer.tokenizer.backend.get_added_tokens_decoder().keys()
+    asked = {name: renderer.end_ids | (markers if name == first else set()) for name in modules}
     found = {name: untrained_rows(weight, asked[name]) for name, weight in weights_of(modules).items()}
     untrained = {name: rows for name, rows in found.items() if rows}
     head: Any = model.get_output_embeddings()
@@ -78,7 +80,12 @@ def _indices(
 ) -> Indices:
     """Return the rows by module. biased: the modules that are a head with a bias, of which none is trained."""
     asked = run.adapter.trainable_token_indices
-    named = () if isinstance(asked, str) else tuple(sorted(map(renderer.token_id, asked)))
+    backend: Any = renderer.tokenizer.backend
+    numbers = {token: backend.token_to_id(token) for token in (() if isinstance(asked, str) else asked)}
+    if unknown := [token for token, number in numbers.items() if number is None]:
+        missing = f"{json.dumps(unknown[0], ensure_ascii=False)} is no token of the base model's tokenizer"
+        raise InputError(missing, "name tokens as its tokenizer.json spells them")
+    named = tuple(sorted(numbers.values()))
     if earlier is None:
         wanted = untrained if asked == "auto" else dict.fromkeys(modules, named) if named else {}
         return {name: rows for name, rows in wanted.items() if name not in biased}
