@@ -224,9 +224,7 @@ class Evaluation:
         """Return the value under a key of `BASES`: other answers to an expert's cases, how they were asked for, and how much
         fewer of them are right.
         """
-        pairs = Paired.of(self.passed, expert.passed)
-        rise = pairs.reversed
-        told = {"difference": rise.drop, "ci95": list(rise.ci95), "gained": pairs.gained, "lost": pairs.lost}
+        told = Paired.of(self.passed, expert.passed).rise()
         return {**self.judged(), "difference": told, **asked, "generation": self.generation}
 
 

@@ -213,9 +213,7 @@ def _share(judged: Document) -> dict[str, Any]:
 
 def _gain(last: Document, now: Document) -> dict[str, Any]:
     before, after = ([one["kind"] == RIGHT for one in judged["answers"]] for judged in (last, now))
-    gain = Paired.of(before, after).reversed
-    told = {"gained": gain.lost, "lost": gain.gained, "difference": gain.drop, "ci95": list(gain.ci95)}
-    return {**told, "against": last["round"]}
+    return {**Paired.of(before, after).rise(), "against": last["round"]}
 
 
 @dataclass(frozen=True)

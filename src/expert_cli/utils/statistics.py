@@ -98,10 +98,11 @@ class Paired:
         half = Z_95 * math.sqrt((lost + gained - middle**2) / (self.cases + 2))
         return max(-1.0, middle - half), min(1.0, middle + half)
 
-    @property
-    def reversed(self) -> Paired:
-        """The same pairs with the second trial as the first: its drop is how much the share rose."""
-        return Paired(self.cases, self.gained, self.lost)
+    def rise(self) -> dict[str, Any]:
+        """Return how much the share that passed rose, the interval of that, and counts."""
+        low, high = self.ci95
+        told = {"difference": (self.gained - self.lost) / self.cases, "ci95": [-high, -low]}
+        return {**told, "gained": self.gained, "lost": self.lost}
 
     def as_json(self) -> dict[str, Any]:
         """Return counts, drop and interval."""

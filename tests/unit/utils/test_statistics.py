@@ -70,10 +70,9 @@ def test_the_interval_of_a_drop(cases: int, lost: int, gained: int, interval: tu
 
 
 def test_a_rise_is_the_drop_of_the_reversed_pairs() -> None:
-    rise = Paired(20, 1, 4).reversed
-    assert (rise.lost, rise.gained, rise.drop) == (4, 1, 0.15)
-    assert rise.ci95 == Paired(20, 4, 1).ci95
-    assert f"{Paired(20, 2, 2).reversed.drop:+.1%}" == "+0.0%"
+    rise, pairs = Paired(20, 1, 4).rise(), Paired(20, 4, 1)
+    assert rise == {"difference": pairs.drop, "ci95": list(pairs.ci95), "gained": 4, "lost": 1}
+    assert f"{Paired(20, 2, 2).rise()['difference']:+.1%}" == "+0.0%"
 
 
 @pytest.mark.parametrize("tries", range(1, 8))
