@@ -14,13 +14,13 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from expert_cli.data.database_prompt import schema_prompt
-from expert_cli.data.reading import rows_of
 from expert_cli.errors import InputError
 from expert_cli.evaluation.extract import extract
 from expert_cli.evaluation.verifiers.case import Case
 from expert_cli.evaluation.verifiers.registry import known_verifiers, verifier
 from expert_cli.inference.expert_config import Stop
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
+from expert_cli.utils.files import json_objects
 from expert_cli.utils.text import type_name
 
 MAX_CHARACTERS = 4_000_000
@@ -109,13 +109,8 @@ def at(where: str) -> Iterator[None]:
 
 def read_cases(path: Path, needed: Literal["answer", "prompt"] = "prompt") -> list[EvalCase]:
     """Read rows of cases with prompts, or answers; at least one. Raises InputError with file and line of the first fault."""
-    if not path.is_file():
-        raise InputError(f"{path}: no such file", "give a file of JSON lines: expert-cli evaluate --help")
     seen, rows = dict[str, str](), list[EvalCase]()
-    for where, fields, fault in rows_of(path):
-        if fault:
-            raise InputError(f"{where}: {fault}", "one JSON object a line, in UTF-8")
-        row: dict[str, Any] = dict(fields)
+    for where, line, row in json_objects(path):
         asks = {"prompt": None, "input": ""} if needed == "prompt" or "prompt" in row else {}
         texts = {key: row.pop(key, default) for key, default in ({needed: None} | asks).items()}
         for key, text in texts.items():
@@ -123,7 +118,7 @@ def read_cases(path: Path, needed: Literal["answer", "prompt"] = "prompt") -> li
                 raise InputError(f"{where}: {key}: a text is needed, not {type_name(text)}", f"one {key} a row")
         answer = texts.pop("answer", "")
         case, file = case_in(path.resolve().parent, where, row)
-        identity = case.id or where.rpartition(":")[2]
+        identity = case.id or str(line)
         if seen.setdefault(identity, where) != where:
             raise InputError(f"{where}: id {identity!r} is that of {seen[identity]}", "give every case its own id")
         rows.append(EvalCase(case, where, identity, digest_of(row | texts), file, **texts, answer=answer))

@@ -11,17 +11,14 @@ from typing import TYPE_CHECKING, Any
 from expert_cli.config.data_sources import require_apart
 from expert_cli.config.run_config import RunConfig
 from expert_cli.data.columns import BadRow, optional_text, text_of
+from expert_cli.data.packing.pack_plan import LengthRow, length_table, recommend
 from expert_cli.data.rows import asked_hash
 from expert_cli.data.store.build import TokenStore, convert_foreign_store, store_state, tokenize
 from expert_cli.data.store.lookup import StoreKey, StoreState, fetch_store, foreign_store, look_up, put_store
 from expert_cli.data.store.store_files import stage, staged_path
-from expert_cli.errors import EnvironmentProblem, ExpertError
+from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.pipeline.training_data import DataInputs, packed
-from expert_cli.utils.files import files_below
-from expert_cli.data.packing.pack_plan import LengthRow, length_table, recommend
-from expert_cli.data.reading import rows_of
-from expert_cli.data.sources import Located, LocatedData, require_apart
-from expert_cli.data.store.documents import Documents
+from expert_cli.utils.files import files_below, json_objects
 from expert_cli.utils.length_histogram import LengthHistogram
 from expert_cli.utils.object_storage import StoredFolder
 from expert_cli.utils.reporter import Reporter
@@ -181,9 +178,9 @@ _REMEDIES = {
 def own_cases(run: RunConfig, report: Reporter) -> list[bytes]:
     """Return hashes of what the expert's own cases ask; of a file at fault, which an evaluation will refuse, nothing."""
     try:
-        cases = [row.fields for row in rows_of(run.own_cases)] if run.own_cases.is_file() else []
+        cases = [case for *_, case in json_objects(run.own_cases)] if run.own_cases.is_file() else []
         return [asked_hash(text_of(case, "prompt"), optional_text(case, "input")) for case in cases]
-    except (ExpertError, BadRow) as error:
+    except (InputError, BadRow) as error:
         report.warning(f"{run.own_cases}: cases are not looked for in the training rows: {error}")
         return []
 

@@ -31,6 +31,7 @@ from typing import Any
 
 from expert_cli.errors import InputError
 from expert_cli.utils.redaction import redact
+from expert_cli.utils.text import type_name
 
 
 def require_new_file(option: str, path: Path) -> None:
@@ -105,6 +106,27 @@ def json_lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
     """Return rows as JSON lines: exactly, but without the hub's tokens, and with "?" for half of a surrogate pair."""
     text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     return redact(text).encode("utf-8", "replace")
+
+
+def json_objects(path: Path) -> Iterator[tuple[str, int, dict[str, Any]]]:
+    """Yield (file:line, line, object) of every line that is not blank. Raises InputError with the place of the first fault."""
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    yield f"{path}:{number}", number, _object(f"{path}:{number}", line)
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}", "give a file of JSON lines") from error
+
+
+def _object(where: str, line: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(line.decode("utf-8-sig"), object_pairs_hook=unique_keys, parse_constant=no_number)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{where}: not JSON: {error}", "one JSON object a line, in UTF-8") from error
+    if not isinstance(value, dict):
+        raise InputError(f"{where}: {type_name(value)}, not an object", "one JSON object a line")
+    return value
 
 
 def no_number(word: str) -> None:

@@ -56,9 +56,9 @@ def test_the_digest_is_of_the_case_not_of_its_answer(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        pytest.param("{", "not valid JSON", id="no JSON"),
+        pytest.param("{", "not JSON", id="no JSON"),
         pytest.param("[1]", "a list, not an object", id="no object"),
-        pytest.param('{"verifier": "json", "verifier": "json"}', "a name stands twice", id="a key twice"),
+        pytest.param('{"verifier": "json", "verifier": "json"}', 'the key "verifier" stands twice', id="a key twice"),
         pytest.param({**JSON_ROW, "answer": None}, "answer: a text is needed, not null", id="no answer"),
         pytest.param({"answer": "1"}, "verifier: ", id="no verifier"),
         pytest.param({**JSON_ROW, "verifier": "yaml"}, "verifier: .*'yaml'", id="unknown verifier"),
@@ -90,7 +90,7 @@ def test_a_row_of_answers_may_hold_what_was_asked(tmp_path: Path) -> None:
 def test_no_rows_and_no_file(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no rows"):
         read_answers(write(tmp_path, ""))
-    with pytest.raises(InputError, match=r"none\.jsonl: no such file"):
+    with pytest.raises(InputError, match=r"none\.jsonl: No such file"):
         read_answers(tmp_path / "none.jsonl")
 
 

@@ -20,6 +20,7 @@ from expert_cli.utils.disk_errors import disk_errors, disk_problem, known
 from expert_cli.utils.files import (
     VerifiedFolder,
     json_lines,
+    json_objects,
     parse_json,
     read_sealed,
     remove,
@@ -121,8 +122,7 @@ def test_a_row_is_read_as_it_was_written(tmp_path: Path, text: str) -> None:
     row: dict[str, Any] = {"output": text, "my_key": text, "turns": [{"content": text}]}
     (tmp_path / "rows.jsonl").write_bytes(json_lines([row, {"a": 1}]))
     written = json.loads(json.dumps(row).replace("\\udce9", "?"))
-    lines = (tmp_path / "rows.jsonl").read_text(encoding="utf-8").splitlines()
-    assert [*map(json.loads, lines)] == [written, {"a": 1}]
+    assert [one for _, _, one in json_objects(tmp_path / "rows.jsonl")] == [written, {"a": 1}]
 
 
 TOKEN = "hf_abcdefghijklmnopqrstuvwxyzABCDEFGH"
