@@ -114,7 +114,7 @@ def evaluate_served(
 
     def answer(case: EvalCase) -> None:
         turn, seed = case.turn(separator), evaluate.seed_of(settings, case)
-        held = evaluate.held_for(case, turn, settings.grammar)
+        held = evaluate.held_for(turn, case.case, settings.grammar)
         said: dict[str, Any] = {"messages": [*system, {"role": "user", "content": turn}]}
         if tokenizer is not None:  # servers put the leading token before a text themselves
             text = tokenizer.hf.apply_chat_template(said["messages"], tokenize=False, add_generation_prompt=True)

@@ -25,6 +25,7 @@ from expert_cli.errors import InputError
 from expert_cli.evaluation import cases as case_files
 from expert_cli.evaluation.cases import Cases, EvalCase, read_cases, stratified_sample
 from expert_cli.evaluation.grade import NOTHING, Evaluation, Permissions, grade
+from expert_cli.evaluation.verifiers.case import Case
 from expert_cli.evaluation.verifiers.query import QueryCase
 from expert_cli.inference.expert_config import GenerationConfig, Grammar, Stop
 from expert_cli.runs.metrics import BASES, WITHOUT_GRAMMAR, base_title, items, number, part, read_json
@@ -107,15 +108,15 @@ def drawn_shots(trained: TrainedAdapter, count: int, cases: Cases, report: Repor
     return found
 
 
-def held_for(case: EvalCase, turn: str, grammar: Grammar | None) -> Held | None:
-    """Return what holds the answer to a case's turn, by its own JSON Schema where it has one; None for free text."""
+def held_for(turn: str, case: Case, grammar: Grammar | None) -> Held | None:
+    """Return what holds the answer to a turn's text, by the case's own JSON Schema where it has one; None for free text."""
     if grammar is None:
         return None
     from expert_cli.inference.grammar import grammar_for  # the light side does without torch
 
-    held, judge = grammar_for(grammar, turn, getattr(case.case, "json_schema", None)), case.case
-    if held and isinstance(judge, QueryCase) and judge.language == "postgresql":
-        return replace(held, fault=judge.fault)
+    held = grammar_for(grammar, turn, getattr(case, "json_schema", None))
+    if held and isinstance(case, QueryCase) and case.language == "postgresql":
+        return replace(held, fault=case.fault)
     return held
 
 
@@ -144,7 +145,7 @@ def write_answers(
 
     cases, settings, report = answering.left, answering.settings, answering.report
     turns = [renderer.template.user_turn(*case.asked) for case in cases]
-    held = [held_for(case, turn, settings.grammar) for case, turn in zip(cases, turns, strict=True)]
+    held = [held_for(turn, case.case, settings.grammar) for case, turn in zip(cases, turns, strict=True)]
     if settings.grammar and None in held:
         unheld = f"{held.count(None)} of {len(cases)} questions"
         report.warning(f"{unheld} name no schema that can be read: nothing holds their answers")
