@@ -27,7 +27,7 @@ from expert_cli.errors import ExpertError, InputError
 from expert_cli.evaluation.cases import EvalCase, read_cases
 from expert_cli.evaluation.extract import extract
 from expert_cli.evaluation.grade import given_by
-from expert_cli.evaluation.verifiers.case import EMPTY, detail_line, Stopped
+from expert_cli.evaluation.verifiers.case import EMPTY, Stopped, detail_line
 from expert_cli.evaluation.verifiers.registry import verifier as registered
 from expert_cli.inference.sql_grammar import compile_fault, compiler, tables_of
 from expert_cli.utils.reporter import NullReporter, Reporter, late_progress

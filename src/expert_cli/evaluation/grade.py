@@ -25,7 +25,7 @@ from expert_cli.evaluation.cases import MAX_CHARACTERS, Cases, EvalCase, at, dig
 from expert_cli.evaluation.extract import extract
 from expert_cli.evaluation.verifiers.case import Case, Grade, Kind, Labeled, Stopped
 from expert_cli.evaluation.verifiers.registry import VERIFIERS
-from expert_cli.evaluation.verifiers.sandbox.child_process import MEMORY_BYTES, Stopped, is_network_shut, standing_walls
+from expert_cli.evaluation.verifiers.sandbox.child_process import MEMORY_BYTES, is_network_shut, standing_walls
 from expert_cli.inference.vote import by_votes
 from expert_cli.runs.metrics import BASES, items, part, read_json
 from expert_cli.utils.process_setup import usable_cores

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 from expert_cli.config.data_sources import require_apart
 from expert_cli.config.run_config import RunConfig
 from expert_cli.data.columns import BadRow, optional_text, text_of
-from expert_cli.data.packing.pack_plan import LengthRow, length_table, recommend
 from expert_cli.data.rows import asked_hash
-from expert_cli.data.store.build import TokenStore, convert_foreign_store, store_state, tokenize
-from expert_cli.data.store.lookup import StoreKey, StoreState, fetch_store, foreign_store, look_up, put_store
-from expert_cli.data.store.store_files import stage, staged_path
+from expert_cli.data.store.build import TokenStore, convert_foreign_store, tokenize
+from expert_cli.data.store.lookup import StoreKey, StoreState, fetch_store, inspect_store, look_up, put_store
+from expert_cli.data.store.store_files import Documents, foreign_store
 from expert_cli.errors import EnvironmentProblem, InputError
+from expert_cli.pipeline.right_size import LengthRow, length_table, recommend
 from expert_cli.pipeline.training_data import DataInputs, packed
-from expert_cli.utils.files import files_below, json_objects
+from expert_cli.utils.files import json_objects
 from expert_cli.utils.length_histogram import LengthHistogram
 from expert_cli.utils.object_storage import StoredFolder
 from expert_cli.utils.reporter import Reporter
