@@ -122,12 +122,6 @@ class Row:
         said = sum(len(turn["content"]) + len(beside_content(turn)) for turn in self.messages)
         return beside + len(self.input) + said
 
-    @property
-    def is_example(self) -> bool:
-        """Whether it is a question and its answer alone, as may stand before another question."""
-        turns = [turn for turn in self.messages if turn["role"] not in ("system", "developer")]
-        return [turn["role"] for turn in turns] == ["user", "assistant"] and not any(map(beside_content, turns))
-
 
 def digest(said: str) -> bytes:
     """Return 16 bytes that are equal for equal texts."""

@@ -22,7 +22,7 @@ from expert_cli.config.plan import Plan
 from expert_cli.data.rows import Row, asked_hash
 from expert_cli.data.select import select_rows
 from expert_cli.data.sources import LocatedData, locate_data
-from expert_cli.data.templates.mask import split_text
+from expert_cli.data.templates.mask import find_answers
 from expert_cli.errors import ExpertError, InputError
 from expert_cli.evaluation.cases import EvalCase, read_cases
 from expert_cli.evaluation.extract import extract
@@ -78,8 +78,10 @@ class AuditRow(NamedTuple):
     @classmethod
     def of(cls, row: Row) -> AuditRow:
         """Return a row; a whole text is parted before its last answer."""
-        question, answer = split_text(row.answer) if not row.messages else (row.question[0], row.answer)
-        return cls(row.where, question, row.question[1], answer, row.database)
+        if row.messages:
+            return cls(row.where, *row.question, row.answer, row.database)
+        start, stop = ([(0, len(row.answer))] + find_answers(row.answer, ())[1])[-1]
+        return cls(row.where, row.answer[:start], "", row.answer[start:stop])
 
 
 @dataclass

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from expert_cli.config.adapter_origin import WEIGHTS
 from expert_cli.config.plan import Plan, TrainedAdapter
-from expert_cli.data.rows import Row, asked_hash
+from expert_cli.data.rows import Row, asked_hash, beside_content
 from expert_cli.errors import InputError
 from expert_cli.evaluation import cases as case_files
 from expert_cli.evaluation.cases import Cases, EvalCase, read_cases, stratified_sample
@@ -102,10 +102,16 @@ def drawn_shots(trained: TrainedAdapter, count: int, cases: Cases, report: Repor
     rows = list(select_rows(data, locate_data(data, report), report).rows())
     own = {asked_hash(*asked) for case in cases for asked in (case.asked, (case.prompt, case.input))}
     drawn = random.Random(trained.plan.run.seed).sample(rows, len(rows))  # noqa: S311
-    found = [*islice((row for row in drawn if row.is_example and asked_hash(*row.question) not in own), count)]
+    found = [*islice((row for row in drawn if _is_example(row) and asked_hash(*row.question) not in own), count)]
     if len(found) < count:
         raise InputError(f"--shots {count}: too few training rows are questions that no case asks", "ask for fewer")
     return found
+
+
+def _is_example(row: Row) -> bool:
+    """Whether a row is a question and its answer alone, as may stand before another question."""
+    turns = [turn for turn in row.messages if turn["role"] not in ("system", "developer")]
+    return [turn["role"] for turn in turns] == ["user", "assistant"] and not any(map(beside_content, turns))
 
 
 def held_for(turn: str, case: Case, grammar: Grammar | None) -> Held | None:

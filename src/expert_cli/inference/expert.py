@@ -71,7 +71,7 @@ class PromptRenderer:
 
     def tokens(self, text: str) -> int:
         """Return how many tokens a text takes as an answer."""
-        return len(self._encoder.ids(self.template.as_text(text)))
+        return len(self._encoder.ids(text))
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return an answer's text, control tokens spelled out."""

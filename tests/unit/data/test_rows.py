@@ -302,7 +302,6 @@ def test_what_a_row_asks() -> None:
     assert (pair.question, pair.answer, pair.content()) == (("q", "c"), "a", ("q", "c", "a"))
     assert (chat.question, chat.answer) == (("u\nassistant: a\nv", "s"), "b")
     assert (text.question, text.answer) == (("once", ""), "once")
-    assert [row.is_example for row in (pair, chat, text)] == [True, False, False]
 
 
 @pytest.mark.parametrize("name", ["image", "audio"])

@@ -97,10 +97,6 @@ class Template:
         """Return the text that the next answer follows; control tokens in what is said are marked as text."""
         return self.render(self._marked(messages, {})[0], generate=True)
 
-    def as_text(self, text: str) -> str:
-        """Return a text with its control tokens marked, so that they stay text."""
-        return str(self._marked([{"role": "assistant", "content": text}], {})[0][0]["content"])
-
     def documents(self, rows: Sequence[Row]) -> list[list[Document] | str]:
         """Return each row's documents, several where earlier turns are rewritten, or why it cannot be written."""
         found: list[list[Document] | str] = []
@@ -280,8 +276,6 @@ class Template:
         if pieces and not pieces[-1][0].endswith((*ends,)):
             pieces[-1] = (pieces[-1][0] + self.end_token, True)
         return pieces or [(text, False)]
-
-    # What a template takes ------------------------------------------------------------------------------------------------
 
     def render(self, turns: Turns, given: Mapping[str, Any] | None = None, *, generate: bool = False) -> str:
         """Return a conversation as text. given: tools, and what else the template reads. Raises InputError: it refuses it."""

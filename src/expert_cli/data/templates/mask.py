@@ -88,10 +88,3 @@ def find_answers(text: str, ends: Collection[str]) -> tuple[str, list[tuple[int,
 def any_of(texts: Iterable[str]) -> str:
     """Return a regular expression that finds any of some texts, the longest of several."""
     return "|".join(map(re.escape, sorted(texts, key=len, reverse=True))) or "(?!)"
-
-
-def split_text(text: str) -> tuple[str, str]:
-    """Return question and answer of a whole text: what stands before its last answer, and that."""
-    spans = find_answers(text, ())[1]
-    start, stop = spans[-1] if spans else (0, len(text))
-    return text[:start], text[start:stop]
