@@ -208,9 +208,9 @@ class Collator:
         if self.layout == "packed":
             positions = batch["position_ids"].flatten()
             borders = torch.cat([(positions == 0).nonzero().flatten(), torch.tensor([len(positions)])])
-            longest = int(borders.diff().max())
+            longest = self.shape.longest if self.shape else int(borders.diff().max())
             if shape := self.shape:
-                borders, longest = _extended(borders, shape.borders, len(positions)), shape.longest
+                borders = _extended(borders, shape.borders, len(positions))
                 places, targets = _extended(places, shape.targets, 0), _extended(targets, shape.targets, IGNORE_INDEX)
             batch |= {"cu_seqlens": borders.to(torch.int32), "max_seqlen": longest}
         return {**batch, "target_positions": places, "targets": targets}
