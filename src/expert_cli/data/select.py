@@ -122,9 +122,9 @@ class RowReader:
         return cls(located, columns, names, data, **more)
 
     def __call__(self, part: FileSlice) -> Iterator[RowBatch]:
-        """Yield rows of a file; a thread encodes while the next ones are read. Raises InputError: a column came too late."""
+        """Yield rows of a file; threads encode while the next ones are read. Raises InputError: a column came too late."""
         waiting: deque[Future[RowBatch]] = deque()
-        with ThreadPoolExecutor(1) as thread:
+        with ThreadPoolExecutor(2) as thread:
             for batch in self._batches(*part):
                 waiting.append(thread.submit(self._encoded, batch, self._written(batch)))
                 if len(waiting) > 16:  # batches, so that memory stays bounded

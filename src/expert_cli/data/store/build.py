@@ -96,7 +96,9 @@ def tokenize(
     for change in state.changes:
         report.info(f"store     {change}")
     held_out = bool(inputs.cases or inputs.located.validation or data.validation_share)
-    gc.freeze()  # what is loaded by now stays: a pass over torch's objects takes 0.2 s, and rows set off several
+    # What is loaded by now stays: a pass over torch's objects takes 0.2 s. Rows make no circles: passes over them find nothing.
+    gc.freeze()
+    gc.set_threshold(50_000)
 
     def fill(building: Path) -> Mapping[str, Any]:
         for fast in (True, False):

@@ -104,13 +104,11 @@ class Template:
         for row, contents in zip(rows, said, strict=True):
             if row.input:
                 contents[-2] = self.user_turn(contents[-2], row.input)
-        is_any_odd = self._is_odd("\0".join(chain(*said)))
         for number, (row, contents) in enumerate(zip(rows, said, strict=True)):
             shape = tuple([turn["role"] for turn in row.messages]), tuple(row.trained)
             is_new = shape not in self._shapes
-            is_odd = is_any_odd and any(map(self._is_odd, contents))
             try:
-                quick = None if is_odd else self._filled(row, contents, shape)
+                quick = None if any(map(self._is_odd, contents)) else self._filled(row, contents, shape)
                 if quick is None or is_new or number % 500 == 0:
                     real = self._of_row(row, contents)
                     if quick not in (None, real):  # this template looks into what is said
