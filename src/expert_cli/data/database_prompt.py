@@ -288,9 +288,6 @@ def _best_tables(database: Database, fits: dict[str, dict[str, float]], stems: f
     return chosen
 
 
-# How it is written ---------------------------------------------------------------------------------------------------
-
-
 def _compact(tables: list[Table]) -> str:
     """Return a line a table: head(head_id int key, name, born_state = 'California'), `key > department` for a foreign key."""
 
