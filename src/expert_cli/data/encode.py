@@ -76,6 +76,7 @@ class Encoder:
         self._backend.no_padding()
         texts = [text for text, _ in template.probe]
         self.by_pieces = [*chain(*self._lists(texts))] == self._lists(["".join(texts)])[0]
+        self._by_tokenizers = Encoder(template) if fast else self
         self._batches, self._seen = 0, set[str]()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -103,7 +104,7 @@ class Encoder:
         if self._batches & (self._batches - 1) == 0:
             sample += [text[:2_000] for text in texts[:: len(texts) // 16 + 1]]
         self._batches += 1
-        if sample and self._flat(sample)[0].tolist() != Encoder(self.template)._flat(sample)[0].tolist():
+        if sample and self._flat(sample)[0].tolist() != self._by_tokenizers._flat(sample)[0].tolist():
             raise OtherIds("fastokens gives other ids")
 
     def encode(self, documents: Sequence[Document]) -> Encoded:
