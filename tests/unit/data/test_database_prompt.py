@@ -192,3 +192,9 @@ def test_a_view_that_never_ends_is_given_up(file: Path, monkeypatch: pytest.Monk
     shown = shown_of(ALL, file, "california")
     assert "endless" in tables_of(shown)
     assert "'California'" in shown
+
+
+@pytest.mark.parametrize("name", ["..", ".", "../d", "a/d"])
+def test_a_row_names_a_database_and_no_path(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InputError, match="names no database"):
+        replace(prompt(), databases=str(tmp_path / "{db_id}")).file_named(name)

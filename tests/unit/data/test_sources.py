@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from expert_cli.config.data_sources import parse_source
-from expert_cli.config.run_config import ColumnMapping, DataConfig, RowFilters
+from expert_cli.config.data_sources import parse_source, require_apart
+from expert_cli.config.run_config import ColumnMapping, DataConfig, RowFilters, SourceSpec
 from expert_cli.data.sources import Located, content_of, locate_data
 from expert_cli.errors import EnvironmentProblem, ExpertError, InputError
 from expert_cli.utils.files import sha256_of
@@ -172,3 +172,11 @@ def test_a_url_names_objects_unread(bucket: str, s3_server: S3Server, monkeypatc
     assert content_of(file, sha256_of) == "00594fd4f42ba43fc1ca0427a0576295 1"  # S3's ETag of the byte 0xff; its size
     with pytest.raises(InputError, match=r"none\.jsonl: no object has this name, and none lies below it"):
         located(f"{bucket}/none.jsonl", offline=False)
+
+
+def test_nothing_is_written_into_a_folder_of_rows(tmp_path: Path) -> None:
+    rows = SourceSpec("folder", str(tmp_path / "rows"))
+    data = DataConfig((rows,), (), 0.0, ColumnMapping(), RowFilters(), True, 128, 7, True)
+    require_apart(data, tmp_path / "rows-out", "--output DIR")
+    with pytest.raises(InputError, match="lies in the data folder"):
+        require_apart(data, tmp_path / "rows" / "out", "--output DIR")

@@ -415,3 +415,12 @@ def test_exactly_the_answers_are_found(form: str, marked: str) -> None:
     for start, stop in reversed(spans):
         text = f"{text[:start]}⟦{text[start:stop]}⟧{text[stop:]}"
     assert (found, text) == (form, marked)
+
+
+def test_a_template_that_looks_for_a_text_is_asked_where_a_row_says_it() -> None:
+    looking = CHATML.replace("message['content']", "message['content'].split('</think>')[-1]")
+    assert looking != CHATML
+    made = template_for(tiny_tokenizer(chat_template=looking), "")
+    plain, odd = (talk(("user", "How many?"), ("assistant", said)) for said in ("Four.", "zebra</think>Four."))
+    *_, refused = made.documents([plain, plain, odd])
+    assert refused == 'the chat template does not show all of the last answer: "zebra"'
