@@ -1,6 +1,6 @@
 """A data file goes in, its rows come out, each with its place: `rows_of`.
 
-JSON is parsed strictly by the standard library: the builder of `datasets` makes timestamps of texts and fills absent keys.
+JSON is parsed by jiter, which refuses a key twice: the builder of `datasets` makes timestamps of texts and fills absent keys.
 Parquet and Arrow are read by pyarrow, as a streaming `load_dataset` does, but 20 times as fast and without a lock file.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 import codecs
 import csv
 import io
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,10 +18,11 @@ from itertools import chain
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
+import jiter
+
 from expert_cli.config.data_sources import COMPRESSED_SUFFIXES, DATA_SUFFIXES, format_name
 from expert_cli.data.sources import DataFile
 from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.utils.files import KeyTwice, unique_keys
 from expert_cli.utils.object_storage import storage_errors
 from expert_cli.utils.text import first_line, wide_encoding
 
@@ -30,11 +30,9 @@ _BATCH_ROWS = 1024
 _LONGEST_CELL = 2**31 - 1  # csv's default is 128 KiB; a C long on Windows holds no more than this
 # Bytes that were no UTF-8, as "surrogateescape" decodes them; a cell of CSV has no escapes.
 _BROKEN = re.compile("[\udc80-\udcff]")
-_NO_UTF_8, _NO_JSON = "not valid UTF-8 (Windows' cp1252?): save the file as UTF-8", "not valid JSON"
+_NO_UTF_8 = "not valid UTF-8 (Windows' cp1252?): save the file as UTF-8"
 _SAVE = "Save it as UTF-8 (Notepad: Save as, Encoding; Excel: CSV UTF-8)."
 _A_LIST = 'a list, not an object: write {"messages": [...]} for a conversation'
-_FAULTS = {UnicodeDecodeError: _NO_UTF_8, KeyTwice: "a name stands twice in a JSON object"}
-_strict = json.JSONDecoder(object_pairs_hook=unique_keys)
 
 
 class RawRow(NamedTuple):
@@ -88,10 +86,16 @@ def _json_lines(file: DataFile) -> Iterator[RawRow]:
             if not line.isspace():
                 where = f"{file}:{number}"
                 try:
-                    row = _row(where, _strict.decode(line.decode()))
-                except (ValueError, RecursionError) as error:
-                    row = RawRow(where, {}, _FAULTS.get(type(error), _NO_JSON))
+                    row = _row(where, jiter.from_json(line, catch_duplicate_keys=True))
+                except ValueError as error:
+                    row = RawRow(where, {}, _fault(error)[0])
                 yield row
+
+
+def _fault(error: ValueError) -> tuple[str, str]:
+    """Return what is wrong with JSON, and in which line."""
+    what, _, place = str(error).partition(" at line ")
+    return _NO_UTF_8 if "code point" in what else f"not valid JSON: {what}", place.partition(" ")[0]
 
 
 def _row(where: str, value: object) -> RawRow:
@@ -105,16 +109,13 @@ def _json_document(file: DataFile) -> Iterator[RawRow]:
     with _content(file) as content:
         text = content.read()
     try:
-        rows = _strict.decode(text.decode())
-    except UnicodeDecodeError as error:
-        line = text.count(b"\n", 0, error.start) + 1
-        raise InputError(f"{file}:{line}: {_NO_UTF_8}", _SAVE) from error
-    except (ValueError, RecursionError) as error:
-        if getattr(error, "msg", "") == "Extra data" and text.lstrip().startswith(b"{"):
+        rows = jiter.from_json(text, catch_duplicate_keys=True)
+    except ValueError as error:
+        if "trailing characters" in str(error) and text.lstrip().startswith(b"{"):
             yield from _json_lines(file)
             return
-        place = f"{file}:{error.lineno}" if isinstance(error, json.JSONDecodeError) else str(file)
-        raise InputError(f"{place}: not valid JSON: {first_line(error)}", "Correct it.") from error
+        fault, line = _fault(error)
+        raise InputError(f"{file}:{line}: {fault}", "Correct it.") from error
     for number, row in enumerate(rows if isinstance(rows, list) else [rows], 1):
         yield _row(f"{file}:row {number}", row)
 
@@ -178,7 +179,7 @@ def _columnar(batches_of: Callable[[Any], tuple[Any, Iterator[Any]]], file: Data
             try:
                 yield RawRow(where, decoded(fields))
             except ValueError:
-                yield RawRow(where, {}, _NO_JSON)
+                yield RawRow(where, {}, "not valid JSON")
 
 
 def _refuse_repeated(what: str, names: Sequence[str]) -> None:

@@ -95,11 +95,11 @@ def test_text_comes_back_as_it_was_written(tmp_path: Path, name: str) -> None:
             b'\xef\xbb\xbf{"a": "1"}\r\n\r\n  \n{"a": }\n[1]\n{"a": "\xff"}\n{"a": "\\ud800"}\n{"a": 1} {"a": 2}\n{"a": "end"}',
             [
                 (1, {"a": "1"}, ""),
-                (4, {}, "not valid JSON"),
+                (4, {}, "not valid JSON: expected value"),
                 (5, {}, 'a list, not an object: write {"messages": [...]} for a conversation'),
                 (6, {}, "not valid UTF-8 (Windows' cp1252?): save the file as UTF-8"),
-                (7, {"a": "\ud800"}, ""),
-                (8, {}, "not valid JSON"),
+                (7, {}, "not valid JSON: unexpected end of hex escape"),
+                (8, {}, "not valid JSON: trailing characters"),
                 (9, {"a": "end"}, ""),
             ],
         ),
@@ -107,11 +107,13 @@ def test_text_comes_back_as_it_was_written(tmp_path: Path, name: str) -> None:
             "depth, a number without end, a name twice.jsonl",
             "[" * 200_000 + "\n" + "9" * 5000 + '\n{"a": "2", "a": "3"}\n{"a": [{"b": 1, "b": 2}]}\n',
             [
-                (line, {}, "not valid JSON" if line < 3 else "a name stands twice in a JSON object")
-                for line in (1, 2, 3, 4)
+                (1, {}, "not valid JSON: recursion limit exceeded"),
+                (2, {}, "not valid JSON: number out of range"),
+                (3, {}, 'not valid JSON: Detected duplicate key "a"'),
+                (4, {}, 'not valid JSON: Detected duplicate key "b"'),
             ],
         ),
-        ("lines in truth.json", '{"a": "1"}\n\nbroken\n', [(1, {"a": "1"}, ""), (3, {}, "not valid JSON")]),
+        ("lines in truth.json", '{"a": "1"}\n\nbroken\n', [(1, {"a": "1"}, ""), (3, {}, "not valid JSON: expected value")]),
         ("one row.json", '{"a":\n"1"}', [("row 1", {"a": "1"}, "")]),
         ("a number.json", '[{"a": "1"}, 3]', [("row 1", {"a": "1"}, ""), ("row 2", {}, "not a JSON object")]),
         (
@@ -139,8 +141,8 @@ def test_each_row_is_named_with_its_place(tmp_path: Path, name: str, content: An
         ("x.jsonl", '{"a": 1}\n'.encode("utf-16"), "the file is UTF-16"),
         ("x.jsonl", '{"a": 1}\n'.encode("utf-32"), "the file is UTF-32"),
         ("x.json", b"[" * 200_000, "not valid JSON: "),
-        ("x.json", b'[{"a": 1},\n{"a" 2}]', "not valid JSON: .*"),
-        ("x.json", b'[{"a": 1, "a": 2}]', 'the key "a" stands twice'),
+        ("x.json", b'[{"a": 1},\n{"a" 2}]', r"x\.json:2: not valid JSON: expected `:`"),
+        ("x.json", b'[{"a": 1, "a": 2}]', 'Detected duplicate key "a"'),
         ("x.csv", b'q,q\n1,2\n', r'x\.csv:1: the header names "q" more than once'),
         ("x.csv", b'q,a\n1,"2\n', r"x\.csv:2: not valid CSV: unexpected end of data"),
         ("x.arrow", b"ARROW1 no", r"x\.arrow: damaged, or no \.arrow file"),
