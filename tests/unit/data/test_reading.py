@@ -113,7 +113,11 @@ def test_text_comes_back_as_it_was_written(tmp_path: Path, name: str) -> None:
                 (4, {}, 'not valid JSON: Detected duplicate key "b"'),
             ],
         ),
-        ("lines in truth.json", '{"a": "1"}\n\nbroken\n', [(1, {"a": "1"}, ""), (3, {}, "not valid JSON: expected value")]),
+        (
+            "lines in truth.json",
+            '{"a": "1"}\n\nbroken\n',
+            [(1, {"a": "1"}, ""), (3, {}, "not valid JSON: expected value")],
+        ),
         ("one row.json", '{"a":\n"1"}', [("row 1", {"a": "1"}, "")]),
         ("a number.json", '[{"a": "1"}, 3]', [("row 1", {"a": "1"}, ""), ("row 2", {}, "not a JSON object")]),
         (

@@ -71,7 +71,7 @@ def test_more_than_one_row_in_a_hundred_is_refused_and_named(tmp_path: Path) -> 
     )
     rows[11] = {"question": "q", "answer": 3}
     with pytest.raises(
-        InputError, match=r"3 of 200 rows are bad: .*few.jsonl:8: not valid JSON: EOF while parsing an object; .*:10: \"answer\" is missing"
+        InputError, match=r"3 of 200 rows are bad: .*:8: not valid JSON: EOF.*; .*:10: \"answer\" is missing"
     ):
         answers(data_of(rows_of(tmp_path / "few.jsonl", *rows)))
 
