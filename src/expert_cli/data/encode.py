@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import json
 import os
-import unicodedata
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache, cached_property, partial
+from functools import partial
 from importlib.metadata import version
 from itertools import accumulate, chain, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import regex
 from numpy.typing import NDArray
 
 from expert_cli._compat import is_marked
@@ -27,11 +27,9 @@ from expert_cli.data.templates.chat import Template
 from expert_cli.data.templates.mask import Document, common
 from expert_cli.errors import ExpertError
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
-
 Ids = tuple[NDArray[np.int32], NDArray[np.int64]]
 """The ids of texts end to end, int32 [tokens], and how many each has, int64 [texts]."""
+_MAY_BE_NUMERIC = regex.compile(r"[[\p{N}\p{Cn}]--[0-9]]", regex.V1)
 
 
 @dataclass(frozen=True)
@@ -70,24 +68,20 @@ class Encoder:
     def __init__(self, template: Template, *, fast: bool = False) -> None:
         """Take the template's tokenizer."""
         self.template, self.fast = template, fast
-        self.tokenizer: PreTrainedTokenizerFast = template.tokenizer
-        self._backend = self.tokenizer.backend_tokenizer
+        self._backend: Any = template.tokenizer.backend_tokenizer
         self._backend.no_truncation()
         self._backend.no_padding()
         texts = [text for text, _ in template.probe]
         self.by_pieces = [*chain(*self._lists(texts))] == self._lists(["".join(texts)])[0]
         self._by_tokenizers = Encoder(template) if fast else self
+        self._fast: Fastokens | None = None
+        with suppress(Exception):  # whatever it raises, tokenizers encodes
+            self._fast = Fastokens(self._backend) if fast and self.by_pieces else None
         self._batches, self._seen = 0, set[str]()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Send what makes an encoder to another machine: fastokens' tokenizer cannot be sent."""
         return partial(Encoder, fast=self.fast), (self.template,)
-
-    @cached_property
-    def _fast(self) -> Fastokens | None:
-        with suppress(Exception):  # whatever it raises, tokenizers encodes
-            return Fastokens(self.tokenizer) if self.fast and self.by_pieces else None
-        return None
 
     @property
     def engine(self) -> str:
@@ -132,14 +126,14 @@ class Encoder:
 
     def _flat(self, texts: list[str]) -> Ids:
         """Return the ids of texts end to end; those that hold marks, or that fastokens must not have, are encoded by others."""
-        odd: dict[int, list[int]] = {}
-        joined = "\0".join(texts)
+        odd, joined = dict[int, list[int]](), "\0".join(texts)
         if joined.isascii():
             return self._plain(texts)
         if is_marked(joined):
             from transformers.utils.chat_template_utils import encode_marked_chat
 
-            odd = {n: encode_marked_chat(self.tokenizer, text) for n, text in enumerate(texts) if is_marked(text)}
+            marked = ((n, text) for n, text in enumerate(texts) if is_marked(text))
+            odd = {n: encode_marked_chat(self.template.tokenizer, text) for n, text in marked}
         if self._fast:
             refused = [n for n, text in enumerate(texts) if not text.isascii() and self._fast.refuses(text)]
             odd = dict(zip(refused, self._lists([texts[n] for n in refused]), strict=True)) | odd
@@ -165,11 +159,11 @@ class Fastokens:
     numeric character ("²") then.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerFast) -> None:
-        """Raises ImportError, and whatever fastokens does of a tokenizer that it cannot be."""
+    def __init__(self, tokenizer: Any) -> None:
+        """Take a tokenizer of tokenizers. Raises ImportError, and whatever fastokens does of one that it cannot be."""
         import fastokens
 
-        spec: dict[str, Any] = json.loads(tokenizer.backend_tokenizer.to_str())
+        spec: dict[str, Any] = json.loads(tokenizer.to_str())
         steps = (spec.get("pre_tokenizer") or {}).get("pretokenizers", [])
         vocabulary, added = spec["model"].get("vocab", {}), spec["added_tokens"]
         self.splits_digits = (
@@ -187,18 +181,12 @@ class Fastokens:
 
     def refuses(self, text: str) -> bool:
         """Whether a text has a character that might be numeric, whatever version of Unicode one asks."""
-        return self.splits_digits and any(map(_may_be_numeric, set(text)))
+        return self.splits_digits and _MAY_BE_NUMERIC.search(text) is not None
 
     def encode(self, texts: list[str]) -> Ids:
         """Return ids and sizes. Raises ValueError: a text with a byte that the vocabulary lacks."""
         ids, bounds = self._tokenizer.encode_batch_flat(texts)
         return np.frombuffer(ids, np.int32), np.diff(np.frombuffer(bounds, np.int64)).astype(np.int64)
-
-
-@cache
-def _may_be_numeric(character: str) -> bool:
-    category = unicodedata.category(character)
-    return character not in "0123456789" and (category[0] == "N" or category == "Cn")
 
 
 def _joined(parts: Sequence[Sequence[int] | NDArray[np.int32]]) -> Ids:

@@ -100,11 +100,10 @@ class Template:
     def documents(self, rows: Sequence[Row]) -> list[list[Document] | str]:
         """Return each row's documents, several where earlier turns are rewritten, or why it cannot be written."""
         found: list[list[Document] | str] = []
-        said = [[turn["content"] for turn in row.messages] for row in rows]
-        for row, contents in zip(rows, said, strict=True):
+        for number, row in enumerate(rows):
+            contents = [turn["content"] for turn in row.messages]
             if row.input:
                 contents[-2] = self.user_turn(contents[-2], row.input)
-        for number, (row, contents) in enumerate(zip(rows, said, strict=True)):
             shape = tuple([turn["role"] for turn in row.messages]), tuple(row.trained)
             is_new = shape not in self._shapes
             try:
