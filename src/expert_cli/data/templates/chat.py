@@ -211,13 +211,15 @@ class Template:
 
     def _asked(self, turns: Sequence[Any], number: int, answered: str, given: Mapping[str, Any]) -> str:
         """Return what an answer is asked with: the conversation before it and what the template puts before its content."""
-        if not number:
-            return self.render([{**turns[0], "content": A}], given).partition(A)[0]
-        asked = self.render(turns[:number], given, generate=True)
-        if answered.startswith(asked) or "enable_thinking" not in self.jinja:
-            return asked
-        thinking = self.render(turns[:number], {**given, "enable_thinking": True}, generate=True)
-        return thinking if answered.startswith(thinking) else asked
+        if number:
+            asked = self.render(turns[:number], given, generate=True)
+            if not answered.startswith(asked) and "enable_thinking" in self.jinja:
+                thinking = self.render(turns[:number], {**given, "enable_thinking": True}, generate=True)
+                asked = thinking if answered.startswith(thinking) else asked
+            if answered.startswith(asked) or turns[number - 1]["role"] != "assistant":
+                return asked
+        # nothing stands before it, or an answer that is written otherwise once another one follows
+        return self.render([*turns[:number], {"role": "assistant", "content": A}], given).partition(A)[0]
 
     def _ended(self, answered: str) -> tuple[int, str]:
         """Return where an answer ends, its end token included, and the end token where it is wanting."""

@@ -119,6 +119,15 @@ WRITTEN: dict[str, tuple[str, Row, list[str]]] = {
             "<|im_start|>assistant\n<think>\n\n</think>\n\n⟦b<|im_end|>⟧",
         ],
     ),
+    "an answer that follows an answer, which is written otherwise then": (
+        QWEN3,
+        talk(("user", "q"), ("assistant", "a"), ("assistant", "b")),
+        [
+            "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n⟦a<|im_end|>⟧",
+            "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\na<|im_end|>\n<|im_start|>assistant\n"
+            "<think>\n\n</think>\n\n⟦b<|im_end|>⟧",
+        ],
+    ),
     "calls": (
         QWEN3,
         talk(*CALLED[:2], tools=[]),
