@@ -197,6 +197,7 @@ def _of_pair(fields: Mapping[str, object], columns: Columns, mapping: ColumnMapp
 def _add_beside(row: Row, fields: Mapping[str, object], columns: Columns) -> None:
     """Add tools, arguments of the chat template and the system message that stand in columns of their own."""
     tools = parsed(columns.tools and fields.get(columns.tools), columns.tools) or ()
+    tools = [parsed(tool, columns.tools) for tool in tools] if isinstance(tools, list) else tools
     if tools and not (isinstance(tools, list) and all(map(_has_name, tools))):
         raise BadRow(f'"{columns.tools}" is not a list of tools with names')
     column = columns.chat_template_kwargs
@@ -279,7 +280,8 @@ def _turn(turn: Mapping[str, Any], mapping: ColumnMapping) -> tuple[dict[str, An
     is_trained = role == "assistant" and all(weight == _WEIGHTS[name] for name, weight in weights.items())
     unread = {name for name, one in more.items() if name not in (*carried, *weights) and one not in ("", [], {})}
     if content is not None or "tool_calls" not in carried:
-        content = text_of({**turn, content_key: content}, content_key, "a message's content")
+        beside = f" (beside {', '.join(sorted(unread))}, which nothing reads)" if unread else ""
+        content = text_of({**turn, content_key: content}, content_key, f"a message's content{beside}")
     require_json(carried, "a message")
     return {"role": role, "content": content or "", **carried}, is_trained, unread
 

@@ -65,10 +65,10 @@ class RowReport:
         self.examples = [*self.examples, f"{where}: {reason}"][:_MOST_EXAMPLES]
 
     def bad(self) -> str:
-        """Return in words how many rows are bad, and the first ones."""
-        bad = self.dropped.total()
-        more = "; ..." if bad > len(self.examples) else ""
-        return f"{bad} of {self.read} rows are bad: {'; '.join(self.examples)}{more}"
+        """Return in words how many rows are bad, and the first one of each kind among the first few."""
+        bad, first = self.dropped.total(), {told.partition(": ")[2]: told for told in reversed(self.examples)}
+        more = "; ..." if bad > len(first) else ""
+        return f"{bad} of {self.read} rows are bad: {'; '.join(reversed(first.values()))}{more}"
 
     def add(self, other: RowReport) -> None:
         """Add what became of rows that follow."""

@@ -94,6 +94,12 @@ def linear_names(model: torch.nn.Module) -> list[str]:
     return sorted(linear - others)
 
 
+def fused_experts(model: torch.nn.Module) -> list[str]:
+    """Return the last name parts of weights that hold a matrix for each expert, which are no linear layers."""
+    named = ((name, [*parameter.shape]) for name, parameter in model.named_parameters())
+    return sorted({name.rsplit(".", 1)[-1] for name, shape in named if len(shape) == 3 and 1 not in shape})
+
+
 def _targets(model: PreTrainedModel, wanted: Sequence[str]) -> list[str]:
     passed_by: set[str] = set().union(*map(read_as_weights, recurrent_layers(model)))
     available = [name for name in linear_names(model) if name not in passed_by]

@@ -11,6 +11,7 @@ from pathlib import Path
 from expert_cli.config.run_config import RunConfig
 from expert_cli.errors import EnvironmentProblem, RunLocked
 from expert_cli.pipeline.options import RunOptions
+from expert_cli.runs.lock import BEFORE_IT_BEGAN
 from expert_cli.training.checkpoint import MANIFEST, latest_valid
 from expert_cli.utils.files import facts_of, files_below, folder_beside, remove, stamp_of
 from expert_cli.utils.object_storage import StoredFolder
@@ -25,7 +26,7 @@ _CHECKPOINT = re.compile(r"(checkpoints/checkpoint-([0-9]+)/)(.+)")
 def remote_run(run: RunConfig, options: RunOptions, report: Reporter) -> Iterator[Callable[[], Future[None]]]:
     """Fetch what lies at the URL, if the run goes on; yield what puts what has changed, which all is put at the end."""
     names, folder, done = [*(storage := StoredFolder(options.stored_at)).list()], run.output, dict[str, list[int]]()
-    if names and not (options.resume and "log.txt" in names):
+    if {*names} - BEFORE_IT_BEGAN and not (options.resume and "log.txt" in names):
         raise RunLocked(f"{storage} holds something already", "go on with a run: --resume auto; or give another URL")
     if names and (not (here := _files_of(folder)) or _how_far(here) < _how_far(names)):
         report.info(f"fetching  {storage}")

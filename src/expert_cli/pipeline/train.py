@@ -29,7 +29,7 @@ from expert_cli.hardware.machine import Machine
 from expert_cli.inference.expert import PromptRenderer, load_base_of
 from expert_cli.inference.expert_config import json_separators
 from expert_cli.model import isolation
-from expert_cli.model.adapter import add_adapter
+from expert_cli.model.adapter import add_adapter, fused_experts
 from expert_cli.model.fsdp import require_processes, shard_base
 from expert_cli.model.kernels.kernel_plan import (
     KernelPlan,
@@ -240,6 +240,10 @@ def _model(
         prove(base, kernels.layout, kernels.attention)
     trainable = sum(p.numel() for p in model.parameters() if p.requires_grad)
     report.info(f"model     {inputs.source.name}: {trainable:,} trainable parameters in a {run.adapter.type} adapter")
+    if experts := fused_experts(base):
+        report.warning(
+            f"{', '.join(experts)}: weights of several experts at once are no linear layers, no adapter is on them"
+        )
     if rows.line:
         report.info(f"tokens    {rows.line}")
     if rows.missing:

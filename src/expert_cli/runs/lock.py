@@ -32,6 +32,8 @@ from expert_cli.utils.files import parse_json, write_json
 from expert_cli.utils.paths import cache_folder
 
 INSIDE = ".run.lock"
+BEFORE_IT_BEGAN = {"log.txt", "status.json"}
+"""All that a run leaves that ended before it had its data, its model and its identity: it may be started again."""
 ORPHANS_END_S = 10.0
 """Data workers of a killed run hold its lock until they notice; torch's look every 5 s."""
 
@@ -73,8 +75,9 @@ def run_lock(output: Path) -> Iterator[None]:
 
 
 def contents(output: Path) -> list[Path]:
-    """Return what lies in an output folder, the lock's own file left out; nothing where there is no folder."""
-    return [path for path in output.iterdir() if path.name != INSIDE] if output.is_dir() else []
+    """Return what lies in an output folder beside the lock's own file; nothing where there is no folder, or no run began."""
+    found = [path for path in output.iterdir() if path.name != INSIDE] if output.is_dir() else []
+    return found if {path.name for path in found} - BEFORE_IT_BEGAN else []
 
 
 def running() -> list[RunningRun]:

@@ -179,6 +179,7 @@ def test_a_conversation_ends_with_its_last_answer(turns: Any, expected: list[dic
         ({"content": "a", "value": "a", "from": "gpt"}, A, True),
         ({"content": "a", "weight": 0.5}, 'a message\'s "weight" is 0.5: 0 and false, 1 and true are known', None),
         ({"content": "a", "images": ["x.png"]}, 'a message has "images", but text alone is trained', None),
+        ({"function_calls": "f()"}, "a message's content (beside function_calls, which nothing reads) is null", None),
         ({"content": "a", "tool_calls": "f()"}, 'a message\'s "tool_calls" is text', None),
         ({"content": "a", "tool_calls": [{}]}, 'a message\'s "tool_calls" is not a list of calls with names', None),
         ({"content": "a", "reasoning_content": ["R"]}, 'a message\'s "reasoning_content" is a list', None),
@@ -208,6 +209,7 @@ TOOL = {"type": "function", "function": {"name": "f"}}
     [
         ({"tools": [TOOL], "system": "s"}, ([TOOL], {}, "system")),
         ({"tools": json.dumps([{"name": "f"}])}, ([{"name": "f"}], {}, "user")),
+        ({"tools": [json.dumps(TOOL)]}, ([TOOL], {}, "user")),
         ({"tools": "", "system": None}, ((), {}, "user")),
         ({"chat_template_kwargs": {"a": 1, "b": None}}, ((), {"a": 1}, "user")),
         ({"tools": "not JSON"}, '"tools" is not JSON'),

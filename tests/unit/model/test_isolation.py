@@ -10,13 +10,20 @@ import numpy as np
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
-from transformers import GptOssConfig, GptOssForCausalLM, MistralConfig, MistralForCausalLM
+from transformers import (
+    GptOssConfig,
+    GptOssForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+    Qwen3MoeConfig,
+    Qwen3MoeForCausalLM,
+)
 
 from expert_cli.config.run_config import Layout
 from expert_cli.data.packing.batches import Collator
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.model import isolation
-from expert_cli.model.adapter import add_adapter, linear_names
+from expert_cli.model.adapter import add_adapter, fused_experts, linear_names
 from expert_cli.model.flops import attention_layers, flops, head_widths
 from expert_cli.model.kernels import attention
 from expert_cli.model.kernels.attention_backends import BACKENDS, AttentionBackend, attention_backend
@@ -230,6 +237,12 @@ def test_an_adapter_on_weights_that_a_layer_reads_itself_trains_nothing_and_is_r
     adapted = get_peft_model(model, LoraConfig(r=2, target_modules=["dt_proj"], init_lora_weights=False))
     out = adapted(input_ids=torch.tensor([[5, 6, 7]])).logits
     assert not out.requires_grad, "if this fails, transformers calls the layer now: it need not be left out"
+
+
+def test_weights_of_several_experts_are_named() -> None:
+    config = Qwen3MoeConfig(**tiny.SHAPE, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32)
+    assert fused_experts(Qwen3MoeForCausalLM(config)) == ["down_proj", "gate_up_proj"]
+    assert not any(fused_experts(hybrid(name)) for name in ("zamba2", "lfm2", "mamba2"))
 
 
 def test_what_peft_cannot_do_on_experts_is_told_with_what_can_be_written() -> None:

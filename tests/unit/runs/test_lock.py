@@ -116,6 +116,8 @@ def test_a_mounted_folder_holds_its_own_lock(tmp_path: Path, monkeypatch: pytest
         require_free(output, overwrite=False)
         with pytest.raises(RunLocked):
             run_lock(output).__enter__()
+        (output / "status.json").touch()  # of a run that ended before it began to train
+        require_free(output, overwrite=False)
         (output / "run.json").touch()
         with pytest.raises(RunLocked, match="holds a run already"):
             require_free(output, overwrite=False)
