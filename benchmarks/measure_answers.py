@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from expert_cli.config.plan import trained_adapter
-from expert_cli.evaluation.cases import EvalCase
+from expert_cli.evaluation.cases import Answer, EvalCase
 from expert_cli.evaluation.evaluate import Answering, cases_of, check_gradable, write_answers
 from expert_cli.evaluation.grade import CASE_TIMEOUT_S, grade
 from expert_cli.inference.expert import Expert, open_expert
@@ -123,9 +123,8 @@ class Measured:
         answering = Answering("", cases, settings, NullReporter())
         found = write_answers(self.expert.model, self.expert.renderer, answering)
         rows, told = [one.row for one in found.answers], found.generation or {}
-        answers = [[(one.answer, one.stop) for one in row.samples or [row]] for row in rows]
         return {
-            "answers": answers,
+            "answers": [[(one.text, one.stop) for one in row.answers] for row in rows],
             "tokens": told["tokens"],
             "seconds": told["seconds"],
         }
@@ -133,8 +132,7 @@ class Measured:
 
 def _restored(case: EvalCase, answers: Sequence[tuple[str, Stop]]) -> EvalCase:
     """Return a case with its answer, or with several."""
-    rows = [case.answered(*one) for one in answers]
-    return replace(rows[0], samples=tuple(rows)) if len(rows) > 1 else rows[0]
+    return replace(case, answers=tuple(Answer(*one) for one in answers), is_sampled=len(answers) > 1)
 
 
 class Kept:

@@ -89,9 +89,9 @@ def test_cases_take_a_right_answer_for_right_and_no_row_is_a_case(folder: Path) 
     for case, other in pairwise([*cases, cases[0]]):
         assert json.dumps(case.asked)[1:-1] not in rows
         for answer in filter(None, [case.case.expected_text]):
-            assert verdict_on(case.answered(answer), 10).passed
+            assert verdict_on(case, answer, 10).passed
             wrong = other.case.expected_text
-            assert wrong == answer or verdict_on(case.answered(wrong), 10).kind in {"wrong", "invalid"}
+            assert wrong == answer or verdict_on(case, wrong, 10).kind in {"wrong", "invalid"}
 
 
 def test_blocks_that_are_comments_work_once_they_are_renamed(cli: Callable[..., Any], tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ def test_a_manifest_that_is_named_goes_before_it(changed: Path, expert: Path) ->
     ("name", "text", "words"),
     [
         ("expert.json", "{", "Expecting property name"),
-        ("generation_config.json", '{"top_p": 2}', "top_p: Input should be less than or equal to 1"),
+        ("generation_config.json", '{"top_p": 2}', "top_p Input should be less than or equal to 1"),
     ],
 )
 def test_one_that_cannot_be_read_is_refused(changed: Path, name: str, text: str, words: str) -> None:

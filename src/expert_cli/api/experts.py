@@ -211,4 +211,4 @@ def load_expert(
 
     file = Path(database) if database else None
     chat = open_chat(trained, reporter, max_new_tokens=max_new_tokens, sample=bool(samples), database=file)
-    return replace(chat, runs=lambda: rows_given(file, reporter)) if file else chat
+    return replace(chat, runs=rows_given(file)) if file else chat

@@ -41,13 +41,12 @@ from expert_cli.model.loading.gguf import load_gguf, quiet
 from expert_cli.model.loading.quantize import DTYPES, quantization_arguments, weights_dtype
 from expert_cli.model.tokenizer import load_tokenizer
 from expert_cli.runs.fit_result import FitResult
-from expert_cli.runs.metrics import part, read_json
+from expert_cli.runs.metrics import read_json
 from expert_cli.runs.run_paths import RunPaths
 from expert_cli.utils import files
 from expert_cli.utils.files import sha256_of, write_json, write_text
 from expert_cli.utils.paths import slug
 from expert_cli.utils.reporter import Reporter
-from expert_cli.utils.text import short_place
 
 PROMPTS, TOKENS = 20, 8
 """Asked in the check, where fewer are given with training rows beside them; tokens of each answer that are compared."""
@@ -74,9 +73,6 @@ def save_adapter(
     files.remove(beside)  # of a run that was killed here
     model.save_pretrained(str(beside), safe_serialization=True)
     write_text(beside / "README.md", cards.model_card(plan, done, source.address))
-    if told := part(read_json(paths.run_json), "init_adapter"):
-        line = f"`{short_place(told['path'])}`, SHA-256 `{told['sha256']}`"
-        cards.put_section(beside / "README.md", "Trained on from", [line])
     describe(beside, plan.run, source, by, decoding_of(plan.loaded.manifest, spaces), cards.PROMPT)
     files.sync_folder(beside)
     files.remove(paths.adapter)

@@ -28,6 +28,7 @@ from expert_cli.evaluation.cases import EvalCase, read_cases
 from expert_cli.evaluation.extract import extract
 from expert_cli.evaluation.grade import given_by
 from expert_cli.evaluation.verifiers.case import EMPTY, Stopped, detail_line
+from expert_cli.evaluation.verifiers.registry import VERIFIERS
 from expert_cli.evaluation.verifiers.registry import verifier as registered
 from expert_cli.inference.sql_grammar import compile_fault, compiler, tables_of
 from expert_cli.utils.reporter import NullReporter, Reporter, late_progress
@@ -40,6 +41,8 @@ PROGRAMS = 200
 TIMEOUT_S = 10.0
 SYNTAX = ("syntax error", "incomplete", "unrecognized", "one statement")
 """What SQLite says of a query that no tables make right."""
+PARSED = ("cypher", "json", "python", "typescript")
+"""Verifiers of which any case runs, or parses, the answer to another one."""
 VALUES = ("json", "number", "choice", "exact")
 """Verifiers of values: of two that answer one question and differ, one is wrong."""
 CHECKS: dict[str, tuple[str, str, str]] = {
@@ -168,59 +171,46 @@ def _spread(rows: list[AuditRow], most: int) -> list[AuditRow]:
 
 def _run_answers(audit: Audit, report: Reporter) -> None:
     """Run the answers of rows as far as can be done without a case of their own: no result is held against another."""
-    kind, decoding = registered(audit.verifier), audit.plan.loaded.manifest.training.decoding
-    mine = [one for one in audit.cases if one.case.verifier == audit.verifier]
-    if audit.verifier == "sql" and decoding is not None and decoding.grammar_type == "sql-postgres":
-        left = {"queries of PostgreSQL are not run here": len(audit.rows)}
-    elif audit.verifier == "sql" and kind is not None:
-        left = _compile_queries(audit, kind.fences)
-    elif not mine or audit.verifier in ("exact", "regex", "contains_all", "command"):
-        told = f"answers of the verifier {audit.verifier} are only judged with a case"
-        left = {told if audit.verifier else "no cases tell how": len(audit.rows)}
-    else:
-        left = _give_to_a_case(audit, mine, report)
-    if count := sum(left.values()):
-        reasons = "; ".join(f"{left[reason]:,} ({reason})" for reason in sorted(left, key=lambda one: -left[one])[:3])
-        audit.not_checked["does_not_run"] = f"{count:,} of {len(audit.rows):,} answers are not run: {reasons}"
-
-
-def _give_to_a_case(audit: Audit, mine: Sequence[EvalCase], report: Reporter) -> Counter[str]:
-    """Ask a case what each answer gives; programs are only parsed. Return why some were not run."""
-    chosen = max(mine, key=lambda one: bool(getattr(one.case, "unit", "")))  # any unit is one
-    every = [*dict.fromkeys(label for one in mine for label in getattr(one.case, "labels", ()))]
-    change, fields = {"labels": every, "perturb": None}, type(chosen.case).model_fields
-    case = chosen.case.model_copy(update={name: value for name, value in change.items() if name in fields})
-    rows = _spread(audit.rows, PROGRAMS) if case.starts else audit.rows
-    left = Counter({f"of programs {PROGRAMS} are parsed": len(audit.rows) - len(rows)})
+    kind, left = registered(audit.verifier), Counter[str]()
+    rows = _spread(audit.rows, PROGRAMS) if kind and kind.starts else audit.rows
     with late_progress(report, "judging", len(rows), "answers") as show:
         for done, row in enumerate(rows, start=1):
             show(done)
-            kind, detail = "invalid", "it does not parse, or is none of the labels"
             try:
-                if case.result_key(extract(row.answer, case.fences), chosen.file, TIMEOUT_S) is not None:
-                    continue
+                if fault := _fault(audit, row):
+                    audit.add("does_not_run", row.where, fault, row.answer)
             except Stopped as stopped:
-                kind, detail = stopped.kind, stopped.detail
-            if kind in ("refused", "timeout", "too_large"):
-                left[f"{kind}: {detail}"] += 1
-            elif kind == "invalid" and audit.verifier == "cypher" and "SyntaxError" not in detail:
-                left["graphqlite cannot run it, which says nothing of the query"] += 1
-            elif kind == "invalid":
-                audit.add("does_not_run", row.where, detail, row.answer)
-    return +left
+                left[f"{stopped.kind}: {stopped.detail}"] += 1
+    left[f"of programs {PROGRAMS} are parsed"] = len(audit.rows) - len(rows)
+    if count := left.total():
+        reasons = "; ".join(f"{n:,} ({reason})" for reason, n in (+left).most_common(3))
+        audit.not_checked["does_not_run"] = f"{count:,} of {len(audit.rows):,} answers are not run: {reasons}"
 
 
-def _compile_queries(audit: Audit, fences: frozenset[str]) -> Counter[str]:
-    databases, no_tables, left = audit.plan.run.data.schema_prompt, compiler({}), Counter[str]()
-    for row in audit.rows:
+def _fault(audit: Audit, row: AuditRow) -> str:
+    """Return why an answer cannot be right, "" where it can. Raises Stopped where nothing here tells."""
+    decoding, name = audit.plan.loaded.manifest.training.decoding, audit.verifier
+    if name == "sql" and not (decoding and decoding.grammar_type == "sql-postgres"):
+        databases = audit.plan.run.data.schema_prompt
         file = databases.file_named(row.database) if databases and row.database else Path()
-        found = compiler_for(file if file.is_file() else None, row.input) or compiler_for(None, row.question)
-        query = extract(row.answer, fences)
-        fault = (found or no_tables)(query)
-        if fault and (found or any(words in fault for words in SYNTAX)):
-            audit.add("does_not_run", row.where, fault, query)
-        left["only parsed: neither a database nor CREATE TABLE in the row"] += not found
-    return +left
+        tables = compiler_for(file if file.is_file() else None, row.input) or compiler_for(None, row.question)
+        fault = (tables or compiler({}))(extract(row.answer, VERIFIERS["sql"].fences))
+        if tables is None and not any(words in fault for words in SYNTAX):
+            raise Stopped("parsed_only", "neither a database nor CREATE TABLE in the row")
+        return fault
+    one = next((one for one in audit.cases if one.case.verifier == name in PARSED), None)
+    if one is None:
+        raise Stopped("parsed_only", f"answers of {name or 'no verifier'} are only judged with a case")
+    case = one.case.model_copy(update={"perturb": None})
+    try:
+        given = case.result_key(extract(row.answer, case.fences), one.file, TIMEOUT_S)
+    except Stopped as stopped:
+        if stopped.kind == "invalid" and name == "cypher" and "SyntaxError" not in stopped.detail:
+            raise Stopped("parsed_only", "graphqlite cannot run it, which says nothing of the query") from stopped
+        if stopped.kind in ("refused", "timeout", "too_large"):
+            raise
+        return stopped.detail if stopped.kind == "invalid" else ""
+    return "it does not parse" if given is None else ""
 
 
 @lru_cache(maxsize=64)
@@ -309,8 +299,7 @@ def _check_repeats(audit: Audit, report: Reporter) -> None:
             groups[said[:2]].append(row)
     case = next((one.case for one in audit.cases if one.case.verifier == audit.verifier in VALUES), None)
     for group in groups.values():
-        texts = (extract(row.answer, case.fences) for row in group if case and len(group) > 1)
-        values = {given_by(text, case, None, TIMEOUT_S) for text in texts if case} - {None}
+        values = {given_by(row.answer, case, None, TIMEOUT_S) for row in group if case and len(group) > 1} - {None}
         for row in group if len(values) > 1 else ():
             other = group[0] if row is not group[0] else group[1]
             audit.add("contradiction", row.where, f"{other.where} answers: {other.answer}", row.answer)

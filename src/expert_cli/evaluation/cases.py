@@ -9,13 +9,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pydantic import ValidationError
 
 from expert_cli.data.database_prompt import schema_prompt
 from expert_cli.errors import InputError
-from expert_cli.evaluation.extract import extract
 from expert_cli.evaluation.verifiers.case import Case
 from expert_cli.evaluation.verifiers.registry import known_verifiers, verifier
 from expert_cli.inference.expert_config import Stop
@@ -23,16 +22,21 @@ from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
 from expert_cli.utils.files import json_objects
 from expert_cli.utils.text import type_name
 
-MAX_CHARACTERS = 4_000_000
-"""Of a text that an answer is looked for in, which takes time by its length, before any limit of time counts."""
+
+class Answer(NamedTuple):
+    """What was written to a case, why it ends ("": nothing tells), and how many tokens it has."""
+
+    text: str
+    stop: Stop | Literal[""] = ""
+    tokens: int = 0
 
 
 @dataclass(frozen=True)
 class EvalCase:
-    """A case of a file, what it asks, and, once it is answered, an answer to judge.
+    """A case of a file, what it asks, and, once it is answered, the answer to judge, or all that were drawn.
 
     where: "file:line". digest: of the case, whatever the answer. file: the first of the files that it names, found. shown: of
-    its database, in the place of the input. stop: why the answer ends. samples: all answers that were drawn, this one first.
+    its database, in the place of the input.
     """
 
     case: Case
@@ -43,9 +47,8 @@ class EvalCase:
     prompt: str = ""
     input: str = ""
     shown: str = ""
-    answer: str = ""
-    stop: Stop | Literal[""] = ""
-    samples: tuple[EvalCase, ...] = ()
+    answers: tuple[Answer, ...] = ()
+    is_sampled: bool = False
 
     @property
     def question(self) -> dict[str, str]:
@@ -61,19 +64,14 @@ class EvalCase:
         """Return what a model is asked as one text."""
         return separator.join(filter(None, self.asked))
 
-    def answered(self, text: str, stop: Stop | Literal[""] = "") -> EvalCase:
+    def answered(self, text: str) -> EvalCase:
         """Return the case with an answer."""
-        return replace(self, answer=text, stop=stop)
-
-    def with_answers(self, texts: Sequence[tuple[str, Stop, int]], *, sampled: bool) -> EvalCase:
-        """Return the case with the first of some answers (text, stop, tokens); where they are samples, with all of them."""
-        answers = tuple(self.answered(text, stop) for text, stop, _ in texts)
-        return replace(answers[0], samples=answers) if sampled else answers[0]
+        return replace(self, answers=(Answer(text),))
 
     @property
-    def extracted(self) -> str | None:
-        """The answer without what stands around it; None where the text is too long to look for it."""
-        return extract(self.answer, self.case.fences) if len(self.answer) <= MAX_CHARACTERS else None
+    def answer(self) -> str:
+        """The text of the answer, of several the first."""
+        return self.answers[0].text
 
 
 Cases = Sequence[EvalCase]
@@ -116,12 +114,12 @@ def read_cases(path: Path, needed: Literal["answer", "prompt"] = "prompt") -> li
         for key, text in texts.items():
             if not isinstance(text, str):
                 raise InputError(f"{where}: {key}: a text is needed, not {type_name(text)}", f"one {key} a row")
-        answer = texts.pop("answer", "")
+        answers = (Answer(texts.pop("answer")),) if needed == "answer" else ()
         case, file = case_in(path.resolve().parent, where, row)
         identity = case.id or str(line)
         if seen.setdefault(identity, where) != where:
             raise InputError(f"{where}: id {identity!r} is that of {seen[identity]}", "give every case its own id")
-        rows.append(EvalCase(case, where, identity, digest_of(row | texts), file, **texts, answer=answer))
+        rows.append(EvalCase(case, where, identity, digest_of(row | texts), file, **texts, answers=answers))
     if not rows:
         raise InputError(f"{path}: no rows", "one JSON object a line: expert-cli evaluate --help")
     return rows

@@ -21,7 +21,7 @@ from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_ope
 from expert_cli.config.plan import Plan, TrainedAdapter
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.evaluation import evaluate
-from expert_cli.evaluation.cases import Cases, EvalCase
+from expert_cli.evaluation.cases import Answer, Cases, EvalCase
 from expert_cli.evaluation.grade import Evaluation, Permissions, in_order
 from expert_cli.inference.expert_config import GenerationConfig
 from expert_cli.runs.metrics import read_json
@@ -55,14 +55,14 @@ class Server:
         self._opener = build_opener(_Unredirected, *([ProxyHandler({})] if is_here else []))
         self._takes_grammars = True
 
-    def said(self, asked: Mapping[str, Any], held: Mapping[str, Any]) -> evaluate.Written:
+    def said(self, asked: Mapping[str, Any], held: Mapping[str, Any]) -> Answer:
         """Return the answer to a request. held: what of it holds the answer to a grammar, where the server takes that."""
         code, text = self._reply(json.dumps({**asked, **held}).encode())
         with suppress(ValueError, KeyError, IndexError, TypeError):
             found = json.loads(text)
             choice, tokens = found["choices"][0], (found.get("usage") or {}).get("completion_tokens") or 0
             said = (choice["text"] if self.takes_text else choice["message"]["content"]) or ""
-            return evaluate.Written(said, "length" if choice.get("finish_reason") == "length" else "end", tokens)
+            return Answer(said, "length" if choice.get("finish_reason") == "length" else "end", tokens)
         told = shortened(text.replace(self._key, "***") if self._key else text, 300)
         if held and code in (400, 422):
             if self._takes_grammars:

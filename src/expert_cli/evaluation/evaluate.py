@@ -16,19 +16,19 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 from itertools import chain, cycle, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from expert_cli.config.adapter_origin import WEIGHTS
 from expert_cli.config.plan import Plan, TrainedAdapter
 from expert_cli.data.rows import Row, asked_hash, beside_content
 from expert_cli.errors import InputError
 from expert_cli.evaluation import cases as case_files
-from expert_cli.evaluation.cases import Cases, EvalCase, read_cases, stratified_sample
+from expert_cli.evaluation.cases import Answer, Cases, EvalCase, read_cases, stratified_sample
 from expert_cli.evaluation.grade import NOTHING, Evaluation, Permissions, grade
 from expert_cli.evaluation.verifiers.case import Case
 from expert_cli.evaluation.verifiers.query import QueryCase
-from expert_cli.inference.expert_config import GenerationConfig, Grammar, Stop
-from expert_cli.runs.metrics import BASES, WITHOUT_GRAMMAR, base_title, items, number, part, read_json
+from expert_cli.inference.expert_config import GenerationConfig, Grammar
+from expert_cli.runs.metrics import WITHOUT_GRAMMAR, base_title, items, number, part, read_json
 from expert_cli.utils.files import sha256_of
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.text import shortened
@@ -43,14 +43,6 @@ DUMMY = "x"
 """An answer that is right nowhere."""
 
 
-class Written(NamedTuple):
-    """An answer's text, why it ends, and how many tokens it has."""
-
-    text: str
-    stop: Stop
-    tokens: int
-
-
 class Answering:
     """One pass over the cases: answers as they are made, kept in a file by which the same pass goes on where it was stopped.
 
@@ -63,20 +55,20 @@ class Answering:
         """Read what the file `keep` has of this pass. of: its title; asked: what two equal passes have in common."""
         self.title, self.settings, self.report, self._cases, self._keep = of, how, report, cases, keep
         self._pass = case_files.digest_of({of: [asked, asdict(how), [one.asked for one in cases]]})
-        self._started, self._made = time.monotonic(), dict[str, list[Written]]()
+        self._started, self._made = time.monotonic(), dict[str, tuple[Answer, ...]]()
         for line in keep.read_text(encoding="utf-8").splitlines() if keep and keep.is_file() else ():
             with suppress(ValueError):  # the last line may not have been written whole
                 of, case, answers = json.loads(line)
-                self._made |= {case: [Written(*one) for one in answers]} if of == self._pass else {}
+                self._made |= {case: tuple(Answer(*one) for one in answers)} if of == self._pass else {}
         self.left = [case for case in cases if case.digest not in self._made]
         if self._made:
             report.info(f"{len(cases) - len(self.left)} of {len(cases)} cases were answered before this was stopped")
 
-    def add(self, case: EvalCase, answers: Iterable[Written]) -> int:
+    def add(self, case: EvalCase, answers: Iterable[Answer]) -> int:
         """Keep the answers to a case, up to the first stop sequence; return how many cases were left that are answered now."""
         cut = [(self.settings.until_stop(one.text), one) for one in answers]
         made = [one if text == one.text else one._replace(text=text, stop="sequence") for text, one in cut]
-        self._made[case.digest] = made
+        self._made[case.digest] = tuple(made)
         if self._keep:
             with self._keep.open("a", encoding="utf-8", newline="\n") as file:
                 file.write(f"\n{json.dumps([self._pass, case.digest, made])}\n")
@@ -88,8 +80,8 @@ class Answering:
         stops, tokens = Counter(one.stop for one in chain(*every)), sum(one.tokens for one in chain(*every))
         told = {"tokens": tokens, "cut_off": stops["length"], "looping": stops["looping"], **computed}
         told |= {"seconds": seconds, "tokens_per_s": tokens / max(1e-9, seconds)}
-        is_sampled = self.settings.samples > 0
-        rows = [case.with_answers(some, sampled=is_sampled) for case, some in zip(self._cases, every, strict=True)]
+        answered, is_sampled = zip(self._cases, every, strict=True), self.settings.samples > 0
+        rows = [replace(case, answers=some, is_sampled=is_sampled) for case, some in answered]
         return replace(grade(rows, self.report, allowed.seconds), generation=self.settings.as_json() | told)
 
 
@@ -163,7 +155,7 @@ def write_answers(
     ]
     with report.progress(answering.title, len(cases), "cases") as bar:
         for n, some in (one for made in batches(model, requests, settings, renderer) for one in made.items()):
-            written = [Written(renderer.decode(one.ids), one.stop, len(one.ids)) for one in some]
+            written = [Answer(renderer.decode(one.ids), one.stop, len(one.ids)) for one in some]
             bar.update(answering.add(cases[n], written))
     return answering.judged(allowed, device=model.device.type, threads=torch.get_num_threads())
 
@@ -248,7 +240,7 @@ def facts_of(trained: TrainedAdapter, base_sha256: str, template: str, separator
 def grade_kept(
     answers: Path, cases: Path | None, limit: int | None, report: Reporter, allowed: Permissions
 ) -> Evaluation:
-    """Grade answers that are written already; cases: others of the same ids and prompts."""
+    """Grade answers that are written already, of an evaluation the expert's; cases: others of the same ids and prompts."""
     document = read_json(answers)
     if not items(document, "answers"):
         if cases is not None:
@@ -267,31 +259,22 @@ def grade_kept(
     if left and limit is None:
         shown = shortened(", ".join(name for name in by_id if name in left), 100)
         report.warning(f"{len(left)} of {len(by_id)} cases have no answer and are left out: {shown}")
-
-    def judged(told: Mapping[str, Any]) -> Evaluation:
-        rows = [_kept(part(row), by_id, answers) for row in items(told, "answers")]
-        evaluation = grade(stratified_sample(rows, limit), report, allowed.seconds)
-        return replace(evaluation, generation=part(told, "generation") or None)
-
-    found, bases = judged(document), dict[str, Any]()
-    for name in BASES:
-        if other := part(document, name):
-            asked: Any = {key: other[key] for key in ("shots", "examples", "template") if key in other}
-            bases[name] = judged(other).beside(found, asked)
-    return replace(found, bases=bases, facts=part(document, "expert") or None, cases_file=file, limit=limit)
+    rows = [_kept(part(row), by_id, answers) for row in items(document, "answers")]
+    found = grade(stratified_sample(rows, limit), report, allowed.seconds)
+    of_expert: Any = {"facts": part(document, "expert") or None, "generation": part(document, "generation") or None}
+    return replace(found, **of_expert, cases_file=file, limit=limit)
 
 
 def _kept(row: Mapping[str, Any], cases: Mapping[str, EvalCase], path: Path) -> EvalCase:
     case, samples = cases.get(str(row.get("id"))), [*map(part, items(row, "samples"))]
-    texts = samples or [{**row}]
-    is_whole = all(isinstance(one.get("answer"), str) for one in texts)
+    made = tuple(Answer(one.get("answer"), one.get("stop") or "") for one in samples or [part(row)])  # type: ignore[arg-type]
+    is_whole = all(isinstance(one.text, str) for one in made)
     prompt = case_files.digest_of(case.question) if case and case.prompt else None
     if case is None or not is_whole or row.get("prompt") != prompt:
         told = f"{path}: {row.get('id')!r} has no answer or no case, or its case asks something else now"
         hint = "give the cases that were answered: --cases FILE; or evaluate the adapter again: --adapter"
         raise InputError(told, hint)
-    ends: Any = [(one["answer"], one.get("stop") or "", 0) for one in texts]
-    return replace(case, shown=str(row.get("schema_prompt") or "")).with_answers(ends, sampled=bool(samples))
+    return replace(case, shown=str(row.get("schema_prompt") or ""), answers=made, is_sampled=bool(samples))
 
 
 def check_gradable(cases: Cases, report: Reporter, allowed: Permissions = NOTHING) -> None:

@@ -24,13 +24,17 @@ _UNMARKED = ("", "text", "txt", "plain", "plaintext")
 _ONE_LINE = re.compile(r"```([^`\n]+)```")
 
 
+MAX_CHARACTERS = 4_000_000
+"""Of a text that an answer is looked for in, which takes time by its length, before any limit of time counts."""
+
+
 def extract(text: str, fences: Collection[str]) -> str:
     """Return the answer in `text`, cut at stop sequences; `fences`: the marks of a block in its language.
 
     Of fenced blocks the last one counts that is marked so, because a model that corrects itself does so below its first try;
     else the last one that is bare or marked as text: bare blocks often show output. Without a fence it is the whole text.
     """
-    text = _THOUGHT.sub("", text)
+    text = _THOUGHT.sub("", text[:MAX_CHARACTERS])
     if thought_end := _THOUGHT_END.search(text):  # chat templates may open the thinking in the prompt
         text = text[thought_end.end() :]
     text = _END.split(text, maxsplit=1)[0]

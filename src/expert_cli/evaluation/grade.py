@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import psutil
 
 from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.evaluation.cases import MAX_CHARACTERS, Cases, EvalCase, at, digest_of
+from expert_cli.evaluation.cases import Cases, EvalCase, at, digest_of
 from expert_cli.evaluation.extract import extract
 from expert_cli.evaluation.verifiers.case import Case, Grade, Kind, Labeled, Stopped
 from expert_cli.evaluation.verifiers.registry import VERIFIERS
@@ -88,16 +88,21 @@ def in_order(
 
 @dataclass(frozen=True)
 class GradedAnswer:
-    """One answer; samples: those of `row`, judged, this one first; majority: the place of one that most agree with, if any."""
+    """A row with a verdict on each of its answers; majority: the place of a sample that most agree with, if any."""
 
     row: EvalCase
-    verdict: Grade
-    samples: tuple[GradedAnswer, ...] = ()
+    verdicts: tuple[Grade, ...]
     majority: int | None = None
+
+    @property
+    def verdict(self) -> Grade:
+        """That on the first answer."""
+        return self.verdicts[0]
 
     def as_json(self) -> dict[str, Any]:
         """Return the row under "answers"."""
-        row, samples = self.row, [one._one for one in self.samples]
+        row, judged = self.row, zip(self.row.answers, self.verdicts, strict=True)
+        each = [{**vars(verdict), "answer": one.text, "stop": one.stop or None} for one, verdict in judged]
         return {
             "id": row.id,
             "case": row.digest,
@@ -106,13 +111,9 @@ class GradedAnswer:
             "expected": row.case.criterion,
             "category": row.case.category,
             **({"schema_prompt": row.shown} if row.shown else {}),
-            **self._one,
-            **({"samples": samples, "majority": self.majority} if samples else {}),
+            **each[0],
+            **({"samples": each, "majority": self.majority} if row.is_sampled else {}),
         }
-
-    @property
-    def _one(self) -> dict[str, Any]:
-        return {**vars(self.verdict), "answer": self.row.answer, "stop": self.row.stop or None}
 
 
 def classifications(answers: Iterable[Labeled]) -> list[dict[str, Any]]:
@@ -176,15 +177,15 @@ class Evaluation:
 
     def judged(self) -> dict[str, Any]:
         """Return the keys of `evaluate --json` (docs/INTERFACE.md) that judging alone can fill; the largest failure first."""
-        groups: dict[str, list[GradedAnswer]] = {}
+        rows, groups = [one.row for one in self.answers], dict[str, list[GradedAnswer]]()
         for one in self.answers:
             groups.setdefault(one.row.case.category, []).append(one)
-        given = (one.row.case.labeled(one.row.extracted or "") for one in self.answers)
+        given = (case.labeled(extract(row.answer, case.fences)) for row in rows if (case := row.case))
         labels = classifications(filter(None, given))
         failures = Counter(one.verdict.kind for one in self.answers if not one.verdict.passed)
         return {
             **self.share,
-            **(self._sampled() if all(one.samples for one in self.answers) else {}),
+            **(self._sampled() if all(row.is_sampled for row in rows) else {}),
             "by_category": {name: Evaluation(tuple(group)).share for name, group in groups.items()},
             **({"classification": labels} if labels else {}),
             "failures": dict(failures.most_common()),
@@ -193,7 +194,7 @@ class Evaluation:
 
     def _sampled(self) -> dict[str, Any]:
         """Return pass@k for every k, and the share of right majorities."""
-        passed, cases = [[each.verdict.passed for each in one.samples] for one in self.answers], len(self.answers)
+        passed, cases = [[each.passed for each in one.verdicts] for one in self.answers], len(self.answers)
         most = range(1, min(map(len, passed)) + 1)
         shares = {str(k): fmean(pass_at(k, sum(one), len(one)) for one in passed) for k in most}
         chosen = zip(passed, (one.majority for one in self.answers), strict=True)
@@ -261,14 +262,14 @@ def grade(rows: Cases, report: Reporter, case_timeout_s: float, threads: int | N
     threads, work = max(1, min(threads or fitting, len(rows))), partial(_graded, timeout_s=case_timeout_s)
     with late_progress(report, "judging", len(rows), "answers") as show:
         asked: dict[type[Case], list[tuple[Case, str]]] = {}
-        for each in (each for row in rows for each in row.samples or (row,)):
-            if (answer := each.extracted) is not None:
-                asked.setdefault(type(each.case), []).append((each.case, answer))
+        for row in rows:
+            texts = (extract(one.text, row.case.fences) for one in row.answers)
+            asked.setdefault(type(row.case), []).extend((row.case, text) for text in texts)
         for kind, answers in asked.items():
             parts = [answers[first : first + TOGETHER] for first in range(0, len(answers), TOGETHER)]
             in_order(partial(kind.prepare, timeout_s=case_timeout_s), parts, threads)
         found = in_order(work, rows, threads, show)
-        late = [n for n, one in enumerate(found) if "timeout" in {each.verdict.kind for each in one.samples or (one,)}]
+        late = [n for n, one in enumerate(found) if "timeout" in {each.kind for each in one.verdicts}]
         if threads > 1 and late:  # they shared the cores: each has its time again, alone
             again = in_order(work, [rows[n] for n in late], 1, lambda done: show(len(rows) - len(late) + done))
             for n, one in zip(late, again, strict=True):
@@ -277,49 +278,38 @@ def grade(rows: Cases, report: Reporter, case_timeout_s: float, threads: int | N
 
 
 def _graded(row: EvalCase, timeout_s: float) -> GradedAnswer:
-    """Judge a row's answer, or its samples, of which equal ones are run once."""
-    if not row.samples:
-        return GradedAnswer(row, verdict_on(row, timeout_s))
-    different = {one.answer: one for one in reversed(row.samples)}
-    known = {text: verdict_on(one, timeout_s) for text, one in different.items()}
-    samples = tuple(GradedAnswer(one, known[one.answer]) for one in row.samples)
-    return GradedAnswer(row, samples[0].verdict, samples, _majority(row.case, row.file, samples, timeout_s))
+    """Judge a row's answers, of which equal ones are run once."""
+    texts = [one.text for one in row.answers]
+    known = {text: verdict_on(row, text, timeout_s) for text in dict.fromkeys(texts)}
+    verdicts = tuple(known[text] for text in texts)
+    return GradedAnswer(row, verdicts, _majority(row, verdicts, timeout_s) if row.is_sampled else None)
 
 
-def verdict_on(row: EvalCase, timeout_s: float) -> Grade:
-    """Take the answer out of its text, and run it."""
-    answer = row.extracted
-    if answer is None:
-        return Grade("too_large", f"a text of {len(row.answer):,} characters, at most {MAX_CHARACTERS:,} are read")
+def verdict_on(row: EvalCase, text: str, timeout_s: float) -> Grade:
+    """Take an answer out of its text, and run it."""
     with at(row.where):
-        return row.case.verdict(answer, row.file, timeout_s)
+        return row.case.verdict(extract(text, row.case.fences), row.file, timeout_s)
 
 
-def _majority(case: Case, file: Path | None, samples: Sequence[GradedAnswer], timeout_s: float) -> int | None:
+def _majority(row: EvalCase, verdicts: Sequence[Grade], timeout_s: float) -> int | None:
     """Return the place of the first sample that gives what most of them give; None where none gives anything."""
-    given_of = cache(partial(given_by, case=case, file=file, timeout_s=timeout_s))
+    given_of = cache(partial(given_by, case=row.case, file=row.file, timeout_s=timeout_s))
     # a program's verdict comes of its tests
-    gave = (case.starts or one.verdict.kind not in _NOTHING for one in samples)
-    given = [given_of(one.row.extracted if is_any else None) for one, is_any in zip(samples, gave, strict=True)]
+    gave = (row.case.starts or one.kind not in _NOTHING for one in verdicts)
+    given = [given_of(one.text) if is_any else None for one, is_any in zip(row.answers, gave, strict=True)]
     first = by_votes(given)[0][0]
     return None if given[first] is None else first
 
 
-def given_by(answer: str | None, case: Case, file: Path | None, timeout_s: float) -> Hashable:
-    """Return what an answer, taken out of its text, gives to a case when it is run; None: nothing."""
+def given_by(text: str, case: Case, file: Path | None, timeout_s: float) -> Hashable:
+    """Return what an answer gives to a case when it is taken out of its text and run; None: nothing."""
     with suppress(Stopped):
-        return None if answer is None else case.result_key(answer, file, timeout_s)
+        return case.result_key(extract(text, case.fences), file, timeout_s)
     return None
 
 
-def rows_given(database: Path, report: Reporter) -> Callable[[str], Hashable] | None:
-    """Return what runs an answer on a copy of an SQLite file, for a vote; None, which is told, where nothing here can."""
-    nothing = "SELECT 1 WHERE 1 = 0"
-    case = VERIFIERS["sql"].model_validate({"verifier": "sql", "database": str(database), "expected": nothing})
-    file = database.absolute()
-    try:
-        case.result_key(nothing, file, CASE_TIMEOUT_S)
-    except (EnvironmentProblem, InputError) as error:
-        report.info(f"the vote goes by the texts of answers, which are not run: {error.message}")
-        return None
-    return lambda text: given_by(extract(text, case.fences), case, file, CASE_TIMEOUT_S)
+def rows_given(database: Path) -> Callable[[str], Hashable]:
+    """Return what runs an answer on a copy of an SQLite file, for a vote."""
+    row = {"verifier": "sql", "database": str(database), "expected": "SELECT 1 WHERE 1 = 0"}
+    case = VERIFIERS["sql"].model_validate(row)
+    return partial(given_by, case=case, file=database.absolute(), timeout_s=CASE_TIMEOUT_S)

@@ -9,12 +9,13 @@ end of the turn. To texts TRL adds the tokenizer's own end token, which need not
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from expert_cli.errors import InputError
-from expert_cli.evaluation.cases import EvalCase, case_in, digest_of
+from expert_cli.evaluation.cases import Answer, EvalCase, case_in, digest_of
+from expert_cli.evaluation.extract import extract
 from expert_cli.evaluation.grade import Evaluation, GradedAnswer, Permissions, grade
 from expert_cli.evaluation.verifiers.case import FORGED, Grade, Kind, plain
 from expert_cli.evaluation.verifiers.registry import verifier
@@ -43,7 +44,7 @@ def grades(
         where = f"completion {number + 1}"
         row = _row(where, number, columns)
         case, file = case_in(folder.resolve(), where, row)
-        rows.append(EvalCase(case, where, case.id, digest_of(row), file, answer=text_of(completion)))
+        rows.append(EvalCase(case, where, case.id, digest_of(row), file, answers=(Answer(text_of(completion)),)))
     different = {(row.digest, row.answer): row for row in rows}
     allowed.require([*different.values()], NullReporter())
     if any(row.case.can_be_forged for row in rows):
@@ -82,9 +83,9 @@ def _row(where: str, number: int, columns: Mapping[str, Sequence[Any]]) -> dict[
 def write_pairs(path: Path, found: Evaluation, input_separator: str | None) -> dict[str, Any]:
     """Write the pairs of an evaluation with samples, and return the value under "pairs"."""
     require_new_file(OPTION, path)
-    if not all(len(one.samples) > 1 for one in found.answers):
+    if not all(len(one.verdicts) > 1 for one in found.answers):
         raise InputError(f"{OPTION}: a pair needs several answers to a case", "draw them: --samples 8")
-    of_cases = [list(_pairs(one.samples)) for one in found.answers]
+    of_cases = [list(_pairs(one)) for one in found.answers]
     rows = []
     for one, pairs in zip(found.answers, of_cases, strict=True):
         if pairs and one.row.asked[1] and input_separator is None:
@@ -96,22 +97,19 @@ def write_pairs(path: Path, found: Evaluation, input_separator: str | None) -> d
             rows.append({"id": one.row.id, **dict(zip(("prompt", "chosen", "rejected"), of_pair, strict=True))})
     write_bytes(path, json_lines(rows))
     prompts = sum(map(bool, of_cases))
-    all_right = sum(all(one.verdict.passed for one in answer.samples) for answer in found.answers)
+    all_right = sum(all(verdict.passed for verdict in one.verdicts) for one in found.answers)
     figures = {"file": str(path), "pairs": len(rows), "prompts": prompts, "all_right": all_right}
     return {**figures, "none_right": len(of_cases) - prompts - all_right}
 
 
-def _pairs(samples: Sequence[GradedAnswer]) -> Iterator[tuple[str, str]]:
+def _pairs(one: GradedAnswer) -> Iterator[tuple[str, str]]:
     """Yield (chosen, rejected), each answer as seldom as can be. What only could be parsed here may be right: it is neither."""
-    right = _different(one for one in samples if one.verdict.passed and one.row.stop not in ("length", "looping"))
-    wrong = _different(one for one in samples if not one.verdict.passed and one.verdict.kind != "parsed_only")
+    texts: dict[bool, dict[str, str]] = {True: {}, False: {}}
+    for answer, verdict in zip(one.row.answers, one.verdicts, strict=True):
+        if verdict.kind != "parsed_only" and not (verdict.passed and answer.stop in ("length", "looping")):
+            said = plain(extract(answer.text, one.row.case.fences) or answer.text)
+            texts[verdict.passed].setdefault(said, answer.text)
+    right, wrong = ([*some.values()] for some in texts.values())
     if right and wrong:
         for place in range(min(MOST_PAIRS, max(len(right), len(wrong)))):
             yield right[place % len(right)], wrong[place % len(wrong)]
-
-
-def _different(answers: Iterable[GradedAnswer]) -> list[str]:
-    texts: dict[str, str] = {}
-    for one in answers:
-        texts.setdefault(plain(one.row.extracted or one.row.answer), one.row.answer)
-    return list(texts.values())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +23,14 @@ AT_ONCE = 16
 
 @dataclass
 class Chat:
-    """A conversation with an expert, held to its grammar. runs: gives what runs an answer; without it texts vote."""
+    """A conversation with an expert, held to its grammar. runs: returns what an answer gives, for a vote."""
 
     expert: Expert
     settings: GenerationConfig
     drawn: GenerationConfig
     report: Reporter
     shown: Callable[[str, str], str]
-    runs: Callable[[], Callable[[str], Hashable] | None] = lambda: None
+    runs: Callable[[str], Hashable] = same_as
     _said: list[dict[str, str]] = field(default_factory=list)
 
     def answer(self, prompt: str, input_: str = "") -> Iterator[str]:
@@ -52,8 +51,7 @@ class Chat:
         asked = [*self._said, self._turn(prompt, input_)]
         (written,) = generate(self.expert.model, [replace(self._request(asked), count=samples)], settings, renderer)
         answers = [settings.until_stop(renderer.decode(one.ids)).strip() for one in written]
-        given = self.runs() or partial(same_as, grammar=settings.grammar)
-        found = votes(answers, [given(answer) for answer in answers])
+        found = votes(answers, [*map(self.runs, answers)])
         self._said = [*asked, {"role": "assistant", "content": found["votes"][0]["answer"]}]
         return found
 
@@ -73,8 +71,10 @@ class Chat:
         return Request(self.expert.renderer.encode_messages(messages), held, self.settings.seed)
 
     def _pieces(self, messages: Sequence[dict[str, str]]) -> Iterator[str]:
-        """Yield text as it is written, but for what may begin a stop sequence."""
-        until_stop, longest = self.settings.until_stop, max(map(len, self.settings.stops), default=1)
+        """Yield text as it is written, but for what may begin a stop sequence or an end token."""
+        ends = self.expert.renderer.spelled(self.expert.renderer.ends)
+        stops = replace(self.settings, stops=(*self.settings.stops, *ends))
+        until_stop, longest = stops.until_stop, max(map(len, stops.stops))
         text, shown = "", 0
         for piece in stream(self.expert.model, self._request(messages), self.settings, self.expert.renderer):
             text += piece

@@ -120,18 +120,14 @@ def expert_files(
     schema_prompt: how training showed databases. chat_template, chat_template_kwargs: the manifest's own, before the run's
     template was made of them. example: a prompt and an input, the text that the answer to them follows, and its ids.
     """
-    template, sampling, asked = (
-        renderer.template,
-        decoding.sampling(),
-        dict(zip(("prompt", "input"), EXAMPLE, strict=True)),
-    )
-    text = template.prompt([{"role": "user", "content": template.user_turn(*EXAMPLE)}])
+    template, sampling, (prompt, below) = renderer.template, decoding.sampling(), EXAMPLE
+    text = template.prompt([{"role": "user", "content": template.user_turn(prompt, below)}])
     document = {
         "template": template.name,
         "template_fingerprint": template.fingerprint,
         "system_prompt": template.system_prompt,
         "input_separator": template.input_separator,
-        "example": {**asked, "text": text, "ids": renderer.encode_prompt(*EXAMPLE)},
+        "example": {"prompt": prompt, "input": below, "text": text, "ids": renderer.encode_prompt(prompt, below)},
         "decoding": {"grammar": asdict(decoding.grammar) if decoding.grammar else None},
         "schema_prompt": asdict(replace(schema_prompt, databases="")) if schema_prompt else None,
         "chat_template": template.given,

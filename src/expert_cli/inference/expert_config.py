@@ -15,13 +15,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, Field, TypeAdapter, ValidationError
+from pydantic import AliasChoices, Field, TypeAdapter
 
 from expert_cli.config.plan import TrainedAdapter
 from expert_cli.config.training_defaults import JSON_GRAMMARS, known_grammar
 from expert_cli.errors import InputError
 from expert_cli.manifest.key import GrammarType, NotNegative, NotNegativeNumber, Positive
 from expert_cli.manifest.schema import Decoding, Manifest
+from expert_cli.utils.text import shortened
 
 NEW_TOKENS = 256
 """Longest answer, in tokens, where nothing else is said."""
@@ -129,13 +130,9 @@ def read_decoding(file: Path) -> GenerationConfig:
         told = read(file)["decoding"]
         told = {**read(beside), "grammar": told.get("grammar")} if beside.is_file() else told
         return TypeAdapter(GenerationConfig).validate_json(json.dumps(told), strict=True)
-    except ValidationError as error:
-        fault = error.errors()[0]
-        why = f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}"
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        why = repr(error)
-    hint = "take both files away: the manifest says how the expert is asked, too"
-    raise InputError(f"{file}, {beside.name}: {why}", hint)
+    except (OSError, ValueError, KeyError, TypeError) as error:  # pydantic's is a ValueError
+        told = f"{file}, {beside.name}: {shortened(' '.join(str(error).split()), 200)}"
+        raise InputError(told, "take both files away: the manifest says how the expert is asked, too") from error
 
 
 def decoding_for(trained: TrainedAdapter) -> GenerationConfig:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import CancelledError, ThreadPoolExecutor
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import islice
+from threading import Event
 from typing import Any, NamedTuple
 
 import torch
@@ -92,6 +92,7 @@ def _batch(
     *,
     compiled: bool = False,
     streamer: TextIteratorStreamer | None = None,
+    left: Event | None = None,
 ) -> list[list[Completion]]:
     device, width, beams = model.device, max(len(one.prompt) for one in requests), settings.num_beams
     ends, on_gpu, held = sorted(renderer.stop_token_ids), device.type == "cuda", [one.held for one in requests]
@@ -108,11 +109,12 @@ def _batch(
     stops, tail = settings.stops, 16 + max((len(stop.encode()) for stop in settings.stops), default=0)
 
     def ended(input_ids: torch.Tensor, _: Any, **__: Any) -> torch.Tensor:
-        """End an answer at a stop sequence, and, of one beam, where it says one thing over and over."""
+        """End an answer at a stop sequence, where nobody reads on, and, of one beam, where it says one thing over and over."""
         found = []
         for row in input_ids[:, width:].tolist():
             text = renderer.decode(row[-tail:]) if stops else ""  # some decoders leave out a space at the start
-            found.append(any(stop in text for stop in stops) or (beams == 1 and is_looping(row)))
+            is_left = left is not None and left.is_set()
+            found.append(is_left or any(stop in text for stop in stops) or (beams == 1 and is_looping(row)))
         return torch.tensor(found, device=device)
 
     def without_loops(input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
@@ -166,32 +168,22 @@ def is_looping(ids: Sequence[int]) -> bool:
 
 
 def stream(model: Any, request: Request, settings: GenerationConfig, renderer: PromptRenderer) -> Iterator[str]:
-    """Yield the text of one answer as it is written, by one beam; control tokens spelled out, its end token left out."""
-    pieces = _Pieces(renderer)
+    """Yield the text of one answer as it is written, by one beam; control tokens, also the end token, spelled out."""
+    spelled: dict[str, Any] = {"skip_special_tokens": False, "clean_up_tokenization_spaces": False}
+    pieces: Any = TextIteratorStreamer(renderer.hf, skip_prompt=True, **spelled)
+    left = Event()
 
     def write() -> None:
         try:
-            with suppress(CancelledError), generating(model):
-                _batch(model, [request], replace(settings, num_beams=1), renderer, streamer=pieces)
+            with generating(model):
+                _batch(model, [request], replace(settings, num_beams=1), renderer, streamer=pieces, left=left)
         finally:
-            pieces.end()  # type: ignore[no-untyped-call]
+            pieces.end()
 
     with ThreadPoolExecutor(1) as thread:
         written = thread.submit(write)
         try:
             yield from pieces
         finally:
-            pieces.is_read = False
+            left.set()
         written.result()
-
-
-class _Pieces(TextIteratorStreamer):
-    def __init__(self, renderer: PromptRenderer) -> None:
-        super().__init__(renderer.hf, skip_prompt=True, skip_special_tokens=False, clean_up_tokenization_spaces=False)
-        self._stop_token_ids, self.is_read = renderer.stop_token_ids, True
-
-    def put(self, value: torch.Tensor) -> None:
-        if not self.is_read:
-            raise CancelledError
-        if self.next_tokens_are_prompt or not self._stop_token_ids & set(value.tolist()):
-            super().put(value)  # type: ignore[no-untyped-call]

@@ -10,6 +10,7 @@ import json
 import re
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from itertools import chain
 
@@ -140,7 +141,8 @@ def compiler(tables: Mapping[str, Collection[str]]) -> Callable[[str], str]:
     """Return what tells why SQLite does not compile a query on these tables, "" where it does; nothing is run."""
     connection = sqlite3.connect(":memory:", check_same_thread=False)
     for name, columns in tables.items():
-        connection.execute(f"CREATE TABLE {quoted(name)} ({', '.join(dict.fromkeys(map(quoted, columns)))})")
+        with suppress(sqlite3.Error):  # a name that SQLite keeps for itself: sqlite_sequence
+            connection.execute(f"CREATE TABLE {quoted(name)} ({', '.join(dict.fromkeys(map(quoted, columns)))})")
     return partial(compile_fault, connection)
 
 

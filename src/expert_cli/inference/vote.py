@@ -10,7 +10,6 @@ from collections.abc import Hashable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from expert_cli.inference.expert_config import Grammar
 from expert_cli.utils.files import unique_keys
 
 
@@ -29,15 +28,14 @@ def votes(answers: Sequence[str], given: Sequence[Hashable]) -> dict[str, Any]:
     return {"samples": list(answers), "votes": counts}
 
 
-def same_as(answer: str, grammar: Grammar | None) -> str:
-    """Return what is the same text for answers that give the same. grammar: of JSON or another; None: the text tells."""
+def same_as(answer: str) -> str:
+    """Return what is the same text for answers that give the same."""
 
     def number(written: str) -> float:
         value = float(written)
         return int(value) if value.is_integer() else value
 
-    if grammar.type.startswith("json") if grammar else answer.lstrip().startswith(("{", "[")):
-        with suppress(ValueError, RecursionError):
-            value = json.loads(answer, object_pairs_hook=unique_keys, parse_float=number)  # 1.0 is 1
-            return json.dumps(value, sort_keys=True)
+    with suppress(ValueError, RecursionError):
+        value = json.loads(answer, object_pairs_hook=unique_keys, parse_float=number)  # 1.0 is 1
+        return json.dumps(value, sort_keys=True)
     return "".join(answer.split())

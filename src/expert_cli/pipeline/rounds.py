@@ -14,7 +14,6 @@ A step whose file is there, of the same adapter, settings and prompts, is not do
 from __future__ import annotations
 
 import gc
-import hashlib
 import random
 import shutil
 import time
@@ -32,10 +31,11 @@ from expert_cli.data.templates.chat import Template
 from expert_cli.errors import InputError, Interrupted
 from expert_cli.evaluation.cases import Cases, EvalCase, digest_of, read_cases, shown_databases
 from expert_cli.evaluation.evaluate import check_gradable, evaluate_adapter, longest_right_answer
-from expert_cli.evaluation.grade import CASE_TIMEOUT_S, Permissions, grade
+from expert_cli.evaluation.extract import extract
+from expert_cli.evaluation.grade import Permissions
 from expert_cli.evaluation.verifiers.case import FORGED
 from expert_cli.hardware.devices import DEVICES
-from expert_cli.inference.expert_config import NEW_TOKENS, Grammar, decoding_of, generation_config
+from expert_cli.inference.expert_config import NEW_TOKENS, decoding_of, generation_config
 from expert_cli.inference.vote import same_as
 from expert_cli.manifest.keys.rft import RftConfig
 from expert_cli.pipeline.run_directory import RunResult, Work, begin_run, finish, identity_of, write_run_json
@@ -49,8 +49,9 @@ from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.statistics import Paired
 from expert_cli.utils.text import plural
 
-RIGHT, WHOLE = "correct", ("end", "sequence")
-"""The verdict on what is trained; why an answer ends that came to its own end: one that was cut off has none to learn."""
+RIGHT, WHOLE, EXPECTED = "correct", ("end", "sequence"), "expected"
+"""The verdict on what is trained; why an answer ends that came to its own end: one that was cut off has none to learn; what
+stands in the place of a sample's number."""
 Document = Mapping[str, Any]
 
 
@@ -82,8 +83,8 @@ def train_in_rounds(work: Work, train_one: Callable[[Work], RunResult]) -> RunRe
     if of_best.metrics.is_file():
         write_bytes(paths.metrics, of_best.metrics.read_bytes())
     its, kept = read_json(of_best.run_json), ("kernels", "template", "store", "torch_threads")
-    more: dict[str, Any] = {name: its[name] for name in kept if name in its}
-    write_run_json(work, inputs, what, resumed_from="", more={**more, "rft": told})
+    more = {name: its[name] for name in kept if name in its} | {"rft": told}
+    write_run_json(work, inputs, what, resumed_from="", more=more)
     reason = f"{ended}; the adapter is that of {f'round {number}' if number else 'before the rounds'}"
     found = read_json(of_best.report_json) | {"output": str(run.output), "resumed_from": None, "rft": told}
     found |= {"seconds": time.monotonic() - started, "stop_reason": reason}
@@ -160,60 +161,36 @@ def require_apart(prompts: Cases, others: Cases, name: str) -> None:
         raise InputError(told, "an evaluation must not ask what is trained: take them out")
 
 
-def of_round(prompts: Cases, number: int, limit: int | None, seed: int) -> list[EvalCase]:
-    """Return the prompts of a round, in their order: all, or `limit` drawn by the seed."""
-    places = random.Random(f"{seed} {number}").sample(range(len(prompts)), min(limit or len(prompts), len(prompts)))  # noqa: S311
-    return [prompts[place] for place in sorted(places)]
-
-
-def row_of(case: EvalCase, answer: str, template: Template) -> dict[str, str]:
+def row_of(case: EvalCase, answer: str, sample: int | str, template: Template) -> dict[str, Any]:
     """Return the row that trains an answer, with what the expert was asked, under the heading that it was asked with."""
     prompt, input_ = case.asked
     heading = "schema" if "Schema" in template.input_separator else "input"
-    return {"instruction": prompt, heading: input_, "output": answer}
+    return {"instruction": prompt, heading: input_, "output": answer, "case": case.id, "sample": sample}
 
 
-def select(
-    cases: Cases, drawn: Document, settings: RftConfig, grammar: Grammar | None, report: Reporter
-) -> tuple[list[tuple[EvalCase, str, int | str]], dict[str, Any], str]:
-    """Return the answers to train, each with its sample, what all came to, and why there are none, or ""."""
-
-    def form(case: EvalCase, answer: str) -> str:
-        return same_as(case.answered(answer).extracted or "", grammar)
-
-    samples = [one["samples"] for one in drawn["answers"]]
-    right = [sum(one["kind"] == RIGHT for one in some) for some in samples]
-    wanted = {"always": range(settings.samples + 1), "failed": (0,), "never": ()}[settings.gold]
-    golds = [one for one, n in zip(cases, right, strict=True) if n in wanted and one.case.expected_text]
-    judged = grade([one.answered(one.case.expected_text) for one in golds], report, CASE_TIMEOUT_S).answers
-    sound = {one.row.id: one.row.answer for one in judged if one.verdict.passed}
-    chosen = list[tuple[EvalCase, str, int | str]]()
-    for case, some in zip(cases, samples, strict=True):
-        found = dict[str, tuple[EvalCase, str, int | str]]()
-        for number, one in enumerate(some, start=1):
-            if one["kind"] == RIGHT and one["stop"] in WHOLE and len(found) < settings.keep:
-                found.setdefault(form(case, one["answer"]), (case, one["answer"].strip(), number))
-        if case.id in sound:
-            found.setdefault(form(case, sound[case.id]), (case, sound[case.id], "expected"))
+def select(cases: Cases, drawn: Document, settings: RftConfig) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Return the answers to train, each with its case, and what all came to: right ones by what they say, then the expected."""
+    chosen, right = list[dict[str, Any]](), 0
+    for case, samples in zip(cases, (one["samples"] for one in drawn["answers"]), strict=True):
+        passed = [(n, one) for n, one in enumerate(samples, start=1) if one["kind"] == RIGHT]
+        whole = [(n, one["answer"].strip()) for n, one in passed if one["stop"] in WHOLE]
+        found = dict[str, dict[str, Any]]()
+        for sample, answer in whole:
+            if len(found) < settings.keep:
+                said = same_as(extract(answer, case.case.fences))
+                found.setdefault(said, {"case": case, "answer": answer, "sample": sample})
+        is_asked = settings.gold == "always" or (settings.gold == "failed" and not passed)
+        if is_asked and (text := case.case.expected_text):
+            found.setdefault(same_as(text), {"case": case, "answer": text, "sample": EXPECTED})
         chosen += found.values()
-    reason, asked = "", settings.samples * len(cases)
-    if not any(right):
-        reason = f"none of {asked:,} answers is right: train the first stage for longer"
-    elif not chosen:
-        reason = "no right answer came to its own end: there is nothing to learn from"
-    golden = sum(sample == "expected" for *_, sample in chosen)
-    figures = {"prompts": len(cases), "samples": settings.samples, "asked": asked, "right": sum(right)}
-    figures |= {"kept": 0 if reason else len(chosen) - golden, "expected": 0 if reason else golden}
-    return chosen, figures, reason
+        right += len(passed)
+    golden = sum(one["sample"] == EXPECTED for one in chosen)
+    figures = {"prompts": len(cases), "samples": settings.samples, "asked": settings.samples * len(cases)}
+    return chosen, {**figures, "right": right, "kept": len(chosen) - golden, "expected": golden}
 
 
 def _share(judged: Document) -> dict[str, Any]:
     return {name: judged[name] for name in ("cases", "correct", "accuracy", "ci95")}
-
-
-def _gain(last: Document, now: Document) -> dict[str, Any]:
-    before, after = ([one["kind"] == RIGHT for one in judged["answers"]] for judged in (last, now))
-    return {**Paired.of(before, after).rise(), "against": last["round"]}
 
 
 @dataclass(frozen=True)
@@ -230,27 +207,27 @@ class _Steps:
         judged = [self.judge(0, first or self.train("first training", run.output / "sft", run), held_back)]
         for number in range(1, settings.rounds + 1):
             last, folder, name = judged[-1], run.output / f"round-{number}", f"round {number}"
-            cases = of_round(sampled, number, settings.limit, run.seed)
-            seed = int.from_bytes(hashlib.sha256(f"{run.seed} {number}".encode()).digest()[:4], "big")
-            how: dict[str, Any] = {"samples": settings.samples, "temperature": settings.temperature, "seed": seed}
-            drawn = self.answers(f"{name}, sampling", folder / "samples.json", last["run"], cases, **how)
-            grammar = decoding_of(self.work.plan.loaded.manifest).grammar
-            chosen, figures, reason = select(cases, drawn, settings, grammar, self.work.report)
+            most = min(settings.limit or len(sampled), len(sampled))
+            places = random.Random(f"{run.seed} {number}").sample(range(len(sampled)), most)  # noqa: S311
+            cases = [sampled[place] for place in sorted(places)]
+            how: dict[str, Any] = {"samples": settings.samples, "temperature": settings.temperature}
+            file, seed = folder / "samples.json", run.seed + number
+            drawn = self.answers(f"{name}, sampling", file, last["run"], cases, seed=seed, **how)
+            chosen, figures = select(cases, drawn, settings)
             records.append({"round": number, **figures, "is_kept": False})
             self.work.report.info(name + "   {right:,} of {asked:,} answers right, {kept:,} kept".format(**figures))
-            if reason:
-                self.work.report.warning(f"{name}: {reason}")
-                return judged, records, f"{name}: {reason}"
-            written = [(row_of(one, text, self.inputs.template), one.id, sample) for one, text, sample in chosen]
-            rows = [{**row, "case": case, "round": number, "sample": sample} for row, case, sample in written]
+            if not chosen:
+                return judged, records, f"{name}: no whole answer is right: train the first stage for longer"
+            rows = [row_of(**one, template=self.inputs.template) | {"round": number} for one in chosen]
             file, raw = folder / "rows.jsonl", json_lines(rows)
             if not file.is_file() or file.read_bytes() != raw:
                 remove(folder / "run")  # the training of other rows
                 write_bytes(file, raw)
             trained = self.train(f"{name}, training", folder / "run", _training(run, settings, file, last["run"]))
-            now, done = self.judge(number, trained, held_back), read_json(RunPaths(trained).report_json)
-            gain, told = _gain(last, now), ("steps", "loss", "tokens", "seconds", "adapter_sha256")
-            records[-1] |= {**_share(now), "gain": gain, "training": {key: done.get(key) for key in told}}
+            now = self.judge(number, trained, held_back)
+            before, after = ([one["kind"] == RIGHT for one in judged["answers"]] for judged in (last, now))
+            gain = Paired.of(before, after).rise()
+            records[-1] |= {**_share(now), "gain": {**gain, "against": last["round"]}}
             (low, high), rise = gain["ci95"], gain["difference"]
             if low <= 0 and settings.stop_without_gain:
                 why = f"a gain of {rise:+.1%} ({low:+.1%} to {high:+.1%}) on held-back prompts is not certain"
@@ -259,16 +236,16 @@ class _Steps:
             judged.append(now)
         return judged, records, f"made {plural(settings.rounds, 'round')}"
 
-    def at(self, stage: str, stop: StopRequest | None = None) -> None:
-        """Say which stage begins, and give back memory. Raises Interrupted where the file STOP, or `stop`, asks for it."""
+    def at(self, stage: str) -> None:
+        """Say which stage begins, and give back memory. Raises Interrupted where the file STOP asks for it."""
         self.work.status.at(stage)
         self.work.report.info(f"stage     {stage}")
         gc.collect()
         DEVICES[self.work.plan.run.compute.device].empty_cache()
-        stop = stop or StopRequest(self.work.plan.run.output)
+        stop = StopRequest(self.work.plan.run.output)
         if stop.asked():
             told = f"stopped by {stop.reason} in {stage}"
-            raise Interrupted(told, f"go on: {self.work.status.go_on}", stop.exit_code, by_signal=stop.by_signal)
+            raise Interrupted(told, f"go on: {self.work.status.go_on}", stop.exit_code, by_signal=False)
 
     def train(self, stage: str, folder: Path, run: RunConfig) -> Path:
         """Make an ordinary run, or go on with it, unless it is done; return its folder."""
@@ -279,9 +256,7 @@ class _Steps:
         options = replace(asked, resume=AUTO, overwrite=False, locked=None, max_forget=None, allow_drift=drift)
         options = replace(options, trust_store=trusted)
         plan = replace(self.work.plan, run=replace(run, output=folder, rft=None))
-        done = self.train_one(replace(self.work, plan=plan, options=options, log=RunLog()))
-        if done.unserved:
-            self.at(stage, done.unserved)
+        self.train_one(replace(self.work, plan=plan, options=options, log=RunLog()))
         return folder
 
     def answers(self, stage: str, file: Path, adapter: Path, cases: Cases, samples: int = 0, **how: Any) -> Document:
@@ -296,11 +271,8 @@ class _Steps:
         key = digest_of({**same, "cases": [(one.digest, one.shown) for one in cases]})
         if read_json(file).get("key") != key:
             file.parent.mkdir(parents=True, exist_ok=True)
-            kept = file.with_suffix(".kept")
-            allowed = self.work.options.permissions
-            found = evaluate_adapter(trained, cases, settings, self.work.report, allowed, keep=kept)
+            found = evaluate_adapter(trained, cases, settings, self.work.report, self.work.options.permissions)
             write_json(file, {"key": key, **found.as_json()})
-            kept.unlink(missing_ok=True)
         return read_json(file)
 
     def judge(self, number: int, adapter: Path, held_back: Cases) -> Document:

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from accelerate import PartialState
 
     from expert_cli.pipeline.pretokenize import StoreReport
-    from expert_cli.runs.signals import StopRequest
 
 
 @dataclass(frozen=True)
@@ -165,14 +164,12 @@ LONGEST_ANSWER = 220
 class RunResult:
     """What `train` leaves and prints: the document of `train --json` (docs/INTERFACE.md), report.json of the run directory.
 
-    missed: which threshold was missed, in words with both values; "" for none. unserved: what asked the run to stop when there
-    was no step left: whoever makes more than one run begins no other.
+    missed: which threshold was missed, in words with both values; "" for none.
     """
 
     output: Path
     document: Mapping[str, Any]
     missed: str = ""
-    unserved: StopRequest | None = None
 
     def summary(self) -> str:
         """Return the lines a person reads at the end."""

@@ -161,7 +161,7 @@ def _train(work: Work) -> RunResult:
             callbacks=options.callbacks,
         )
         if not job.is_main_process:
-            return RunResult(run.output, {}, unserved=stop if stop.exit_code else None)
+            return RunResult(run.output, {})
         kernels = kernels.with_line("capture", *done.capture)
         separators = json_separators(trained_texts(data.train.documents, renderer))
         sha256 = save_adapter(model, inputs.source, renderer, plan, done, separators)
@@ -172,8 +172,7 @@ def _train(work: Work) -> RunResult:
         forgot = measure(model, inputs.tokenizer, texts, paths.adapter / "README.md", report)
         found |= {"forgetting": forgot} if forgot else {}
         found |= {"resumed_from": str(resumed.path) if resumed else None, "seconds": time.monotonic() - started}
-        ended = finish(work, found, sha256, done.stop_reason)
-    return replace(ended, unserved=stop if stop.exit_code else None)
+        return finish(work, found, sha256, done.stop_reason)
 
 
 def trained_texts(documents: Documents, renderer: PromptRenderer) -> Iterator[str]:

@@ -54,7 +54,7 @@ class Busy(Case):
 def busy(*answers: str, **keys: Any) -> list[EvalCase]:
     Busy.runs.clear()
     case = Busy(verifier="busy", **keys)
-    return [EvalCase(case, f"f:{i}", str(i), "0" * 16, answer=answer) for i, answer in enumerate(answers, start=1)]
+    return [EvalCase(case, f"f:{i}", str(i), "0" * 16).answered(text) for i, text in enumerate(answers, start=1)]
 
 
 def test_what_was_late_beside_others_has_its_time_alone() -> None:
@@ -67,17 +67,17 @@ def test_equal_samples_are_run_once_also_where_they_run_out_of_time() -> None:
     (row,) = busy("late")
     Busy.running.add("another")
     try:
-        (found,) = grade([replace(row, samples=(row, row, row))], NullReporter(), 2, threads=1).answers
+        (found,) = grade([replace(row, answers=row.answers * 3, is_sampled=True)], NullReporter(), 2, threads=1).answers
     finally:
         Busy.running.remove("another")
-    assert ([one.verdict.kind for one in found.samples], found.majority) == (["timeout"] * 3, None)
+    assert ([one.kind for one in found.verdicts], found.majority) == (["timeout"] * 3, None)
     assert Busy.runs == {"late": 1}
 
 
-def test_a_text_too_long_to_look_for_an_answer_in_is_not_read() -> None:
+def test_no_answer_is_looked_for_beyond_four_million_characters() -> None:
     long, right = "\n" * 4_000_000 + "z", "\n" * 3_999_999 + "z"
     found = grade(busy(long, right), NullReporter(), 2)
-    assert [one.verdict.kind for one in found.answers] == ["too_large", "correct"]
+    assert [one.verdict.kind for one in found.answers] == ["empty", "correct"]
     assert Busy.runs == {"z": 1}
     assert "classification" not in found.as_json()
 

@@ -13,9 +13,10 @@ import pytest
 
 from expert_cli import api
 from expert_cli.errors import InputError
-from expert_cli.evaluation.cases import EvalCase, read_cases
+from expert_cli.evaluation.cases import Answer, read_cases
 from expert_cli.evaluation.grade import Evaluation, grade
 from expert_cli.evaluation.trl import write_pairs
+from expert_cli.evaluation.verifiers.case import Grade
 from expert_cli.inference.expert_config import Stop
 from expert_cli.utils.reporter import NullReporter
 from tests.tiny import tiny_model, tiny_tokenizer
@@ -28,12 +29,10 @@ def evaluation(folder: Path, *drawn: Sequence[str], stops: Sequence[Stop] = (), 
     """Return the evaluation of cases whose right answer is 1, with these samples."""
     rows = [{**CASE, "prompt": f"Ask {n}", "id": f"c{n}", **more} for n in range(len(drawn))]
     (folder / "cases.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    answered: list[EvalCase] = []
+    answered = []
     for case, texts in zip(read_cases(folder / "cases.jsonl"), drawn, strict=True):
-        samples = tuple(
-            case.answered(text, stop) for text, stop in zip(texts, stops or ["end"] * len(texts), strict=True)
-        )
-        answered.append(replace(samples[0], samples=samples))
+        ends = zip(texts, stops or ["end"] * len(texts), strict=True)
+        answered.append(replace(case, answers=tuple(Answer(*one) for one in ends), is_sampled=True))
     return grade(answered, NullReporter(), 2)
 
 
@@ -92,9 +91,8 @@ def test_a_right_answer_that_did_not_end_is_not_chosen(tmp_path: Path) -> None:
 
 def test_what_could_only_be_parsed_is_not_rejected(tmp_path: Path) -> None:
     found = evaluation(tmp_path, ["1", "2"])
-    first, second = found.answers[0].samples
-    unknown = replace(second, verdict=replace(second.verdict, kind="parsed_only"))
-    found = Evaluation((replace(found.answers[0], samples=(first, unknown)),))
+    (one,) = found.answers
+    found = Evaluation((replace(one, verdicts=(one.verdicts[0], Grade("parsed_only"))),))
     assert written(tmp_path, found)[1] == []
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from expert_cli.evaluation.cases import EvalCase, read_cases
+from expert_cli.evaluation.cases import Answer, EvalCase, read_cases
 from expert_cli.evaluation.evaluate import grade_kept
 from expert_cli.evaluation.grade import Evaluation, GradedAnswer, Permissions, compare_with, given_by, grade, rows_given
 from expert_cli.inference.vote import votes
@@ -40,8 +40,7 @@ def asked(folder: Path, drawn: Sequence[str], **case: Any) -> EvalCase:
         del row["database"]
     path.write_text(json.dumps({"prompt": "What?", "id": "one"} | row), encoding="utf-8")
     (found,) = read_cases(path)
-    answers = tuple(found.answered(text, "end") for text in drawn)
-    return replace(answers[0], samples=answers)
+    return replace(found, answers=tuple(Answer(text, "end") for text in drawn), is_sampled=True)
 
 
 def voted(folder: Path, drawn: Sequence[str], **case: Any) -> GradedAnswer:
@@ -127,8 +126,7 @@ def test_equal_answers_are_run_once_and_the_vote_does_not_see_which_is_right(tmp
     for expected in (NAMES, "SELECT id FROM items", "SELECT 5"):
         found = voted(tmp_path, drawn, expected=expected)
         assert found.majority == 0
-        assert [one.verdict.passed for one in found.samples] == [text == expected for text in drawn]
-        assert found.verdict == found.samples[0].verdict
+        assert [one.passed for one in found.verdicts] == [text == expected for text in drawn]
 
 
 def document(folder: Path, *drawn: Sequence[str], **case: Any) -> Evaluation:
@@ -188,9 +186,7 @@ def given_of(folder: Path) -> Callable[[str], Hashable]:
         "CREATE TABLE IF NOT EXISTS items (id, name); DELETE FROM items; INSERT INTO items VALUES (1, 'a'), (2, 'b')"
     )
     database(folder / "items.sqlite", script)
-    found = rows_given(folder / "items.sqlite", NullReporter())
-    assert found is not None
-    return found
+    return rows_given(folder / "items.sqlite")
 
 
 def test_answers_with_the_same_rows_are_one_and_what_cannot_be_run_is_none(tmp_path: Path) -> None:
@@ -207,11 +203,3 @@ def test_answers_with_the_same_rows_are_one_and_what_cannot_be_run_is_none(tmp_p
     assert [one["answer"] for one in told] == [answers[place] for place in (3, 1, 0)]
     assert [one["count"] for one in told] == [2, 2, 3]
     assert given_of(tmp_path)("SELECT count(*) FROM items"), "nothing was deleted"
-
-
-def test_where_nothing_can_run_answers_that_is_told_and_texts_decide(tmp_path: Path) -> None:
-    other = tmp_path / "notes.txt"
-    other.write_text("no database", encoding="utf-8")
-    told = Heard()
-    assert rows_given(other, told) is None
-    assert "the vote goes by the texts of answers, which are not run" in told.said[0]

@@ -243,7 +243,7 @@ def test_a_query_that_its_tables_refuse_is_asked_again_by_beams(model: Any) -> N
 
 
 def test_sqlite_tells_why_a_query_cannot_be_and_runs_none(tmp_path: Path) -> None:
-    fault = compiler(tables_of(SHOP))
+    fault = compiler(tables_of(f"{SHOP}; CREATE TABLE sqlite_sequence(name, seq)"))
     assert fault("SELECT name FROM shops ORDER BY `the city`") == ""
     assert fault("SELECT price FROM shops") == "no such column: price"
     assert "syntax error" in fault("SELECT FROM")

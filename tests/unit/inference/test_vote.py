@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from expert_cli.inference.expert_config import Grammar
 from expert_cli.inference.vote import same_as, votes
 
 PAIRS = {
-    "json": ("json", '{"a": 1.0, "b": [true, null]}', '{"b":[true,null],"a":1}', True),
-    "json by itself": (None, " [1, 2.0]", "[1,2]", True),
-    "json's true is not 1": ("json", "[true]", "[1]", False),
-    "json's order of a list": ("json", "[1, 2]", "[2, 1]", False),
-    "json's key twice": ("json", '{"a": 1, "a": 2}', '{"a": 2}', False),
-    "sql": ("sql", "SELECT  a FROM t WHERE x=1", "SELECT a\nFROM t WHERE x = 1", True),
-    "sql's texts": ("sql", "SELECT 'A'", "SELECT 'a'", False),
-    "text": (None, "a  b", "a b\n", True),
-    "text in capitals": (None, "Yes", "yes", False),
+    "json": ('{"a": 1.0, "b": [true, null]}', '{"b":[true,null],"a":1}', True),
+    "json's true is not 1": ("[true]", "[1]", False),
+    "json's order of a list": ("[1, 2]", "[2, 1]", False),
+    "json's key twice": ('{"a": 1, "a": 2}', '{"a": 2}', False),
+    "sql": ("SELECT  a FROM t WHERE x=1", "SELECT a\nFROM t WHERE x = 1", True),
+    "sql's texts": ("SELECT 'A'", "SELECT 'a'", False),
+    "text": ("a  b", "a b\n", True),
+    "text in capitals": ("Yes", "yes", False),
 }
 
 
-@pytest.mark.parametrize(("kind", "one", "other", "same"), PAIRS.values(), ids=PAIRS.keys())
-def test_which_answers_are_the_same(kind: str | None, one: str, other: str, same: bool) -> None:
-    grammar = Grammar(kind) if kind else None  # type: ignore[arg-type]
-    assert (same_as(one, grammar) == same_as(other, grammar)) is same
+@pytest.mark.parametrize(("one", "other", "same"), PAIRS.values(), ids=PAIRS.keys())
+def test_which_answers_are_the_same(one: str, other: str, same: bool) -> None:
+    assert (same_as(one) == same_as(other)) is same
 
 
 VOTES: dict[str, tuple[list[str], list[tuple[str, int]]]] = {
@@ -38,7 +35,7 @@ VOTES: dict[str, tuple[list[str], list[tuple[str, int]]]] = {
 @pytest.mark.parametrize(("answers", "counts"), VOTES.values(), ids=VOTES.keys())
 def test_the_vote(answers: list[str], counts: list[tuple[str, int]]) -> None:
     told = [{"answer": answer, "count": count} for answer, count in counts]
-    assert votes(answers, [same_as(answer, None) for answer in answers]) == {"samples": answers, "votes": told}
+    assert votes(answers, [*map(same_as, answers)]) == {"samples": answers, "votes": told}
 
 
 def test_a_vote_of_what_was_run_puts_rows_before_no_rows_and_both_before_nothing() -> None:

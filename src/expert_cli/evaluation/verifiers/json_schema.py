@@ -13,7 +13,6 @@ from pydantic import Field
 from expert_cli.errors import InputError
 from expert_cli.evaluation.verifiers.case import Case, Example, Grade, Stopped, readable
 from expert_cli.evaluation.verifiers.sandbox.child_process import Worker, require_packages
-from expert_cli.inference.expert_config import Grammar
 from expert_cli.inference.vote import same_as
 from expert_cli.utils.files import no_number, unique_keys
 
@@ -56,7 +55,7 @@ class JsonCase(Case):
         """Return the value, whatever its layout and the order of its members; 1 and 1.0 are one, true is not 1."""
         readable(answer)
         _parse(answer)
-        return same_as(answer, Grammar("json"))
+        return same_as(answer)
 
 
 def difference(value: Any, expected: Any, place: str = "", *, subset: bool = False) -> str:

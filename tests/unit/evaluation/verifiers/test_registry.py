@@ -52,13 +52,13 @@ def test_the_example_is_graded_and_told_from_another(verifier: str, tmp_path: Pa
     case, (_, right, wrong) = asked(tmp_path, verifier), VERIFIERS[verifier].example
     assert type(case.case) is VERIFIERS[verifier]
     assert (case.file is not None) == bool(case.case.file_names)
-    assert [verdict_on(case.answered(text), 10).kind for text in (right, wrong, " ")] == ["correct", "wrong", "empty"]
+    assert [verdict_on(case, text, 10).kind for text in (right, wrong, " ")] == ["correct", "wrong", "empty"]
     texts = [extract(text, case.case.fences) for text in (right, f"{right}\n", wrong)]
     keys = [case.case.result_key(text, case.file, 10) for text in texts]
     assert keys[0] == keys[1] != keys[2]
     assert None not in keys
     expected = case.case.expected_text
-    assert not expected or verdict_on(case.answered(expected), 10).passed
+    assert not expected or verdict_on(case, expected, 10).passed
     dummy = case.case.for_dummy(first=True)
     assert dummy is not None
     assert not dummy.verdict("x", case.file, 10).passed
@@ -143,7 +143,7 @@ def judged_by(folder: Path, verifier: str) -> list[str]:
     text = json.dumps({"verifier": verifier, "ends": "oon", "prompt": "?"})
     (folder / "cases.jsonl").write_text(text, encoding="utf-8")
     (case,) = read_cases(folder / "cases.jsonl")
-    return [verdict_on(case.answered(answer), 1).kind for answer in ("moon", "sun", "```rhyme\nnoon\n```")]
+    return [verdict_on(case, answer, 1).kind for answer in ("moon", "sun", "```rhyme\nnoon\n```")]
 
 
 @pytest.mark.usefixtures("brought")
