@@ -122,7 +122,7 @@ class Measured:
     def _asked(self, cases: Sequence[EvalCase], settings: GenerationConfig) -> Row:
         answering = Answering("", cases, settings, NullReporter())
         found = write_answers(self.expert.model, self.expert.renderer, answering)
-        rows, told = [one.row for one in found.answers], found.generation or {}
+        rows, told = [one.row for one in found.answers], found.told["generation"]
         return {
             "answers": [[(one.text, one.stop) for one in row.answers] for row in rows],
             "tokens": told["tokens"],

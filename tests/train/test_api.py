@@ -201,7 +201,7 @@ def test_graded_answers_are_what_the_command_prints(tmp_path: Path) -> None:
     assert again.as_json() == document(
         "evaluate", "--answers", answers, "--threshold", "0.5", "--against", tmp_path / "a.json"
     )
-    assert (again.missed, again.drop["max_drop"] if again.drop else None) == ("", 0.05)
+    assert (again.missed, again.told["against"]["max_drop"]) == ("", 0.05)
 
 
 CALLS: dict[str, tuple[Callable[..., Any], ...]] = {

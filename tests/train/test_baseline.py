@@ -77,7 +77,7 @@ def test_its_answers_are_as_long_as_they_need(by: TrainedAdapter, document: dict
     long = [replace(one, case=one.case.model_copy(update={"expected": "x" * 2000}))]
     heard = Told()
     found = evaluate_adapter(by, long, GenerationConfig(8, 4), heard, NOTHING, shots=0)
-    need = found.bases["baseline"]["generation"]["max_new_tokens"] // 2
+    need = found.told["baseline"]["generation"]["max_new_tokens"] // 2
     assert need > NEW_TOKENS // 2
 
 

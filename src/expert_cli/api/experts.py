@@ -76,7 +76,7 @@ def evaluate(
             0.3: pass@k and majority are told. 0: one answer, greedily.
         batch_size: Answers written at once; default 32, on a GPU 64.
         max_new_tokens: Longest answer, in tokens; default that of the adapter's generation_config.json, 256.
-        limit: Only so many cases, spread over the categories.
+        limit: Only so many cases, evenly spread.
         case_timeout_s: Seconds that one answer may run; to parse a program and to check its types have as long each.
         threshold: The accuracy, 0 to 1; below it the result has `missed`, and the exit code is 5.
         against: An earlier evaluation, compared case by case.

@@ -24,7 +24,7 @@ from expert_cli.data.select import select_rows
 from expert_cli.data.sources import LocatedData, locate_data
 from expert_cli.data.templates.mask import find_answers
 from expert_cli.errors import ExpertError, InputError
-from expert_cli.evaluation.cases import EvalCase, read_cases
+from expert_cli.evaluation.cases import EvalCase, read_cases, spread
 from expert_cli.evaluation.extract import extract
 from expert_cli.evaluation.grade import given_by
 from expert_cli.evaluation.verifiers.case import EMPTY, Stopped, detail_line
@@ -152,8 +152,8 @@ def audit_data(plan: Plan, case_files: Sequence[Path], verifier: str, limit: int
     verifiers, bad = {case.case.verifier for case in cases}, selected.reports["train"]
     verifier = verifier or (verifiers.pop() if len(verifiers) == 1 else "")
     files = [str(path) for one in located.train for path in one.files]
-    rows = _spread(rows, limit or len(rows))
-    audit = Audit(plan, verifier, files, [*map(str, case_files)], rows, cases, bad.dropped.total())
+    rows, of_cases = spread(rows, limit), [*map(str, case_files)]
+    audit = Audit(plan, verifier, files, of_cases, rows, cases, bad.dropped.total())
     for where, _, reason in (told.partition(": ") for told in bad.examples):
         audit.add("unreadable", where, reason, "")
     _run_answers(audit, report)
@@ -164,15 +164,10 @@ def audit_data(plan: Plan, case_files: Sequence[Path], verifier: str, limit: int
     return audit
 
 
-def _spread(rows: list[AuditRow], most: int) -> list[AuditRow]:
-    count = min(most, len(rows))
-    return [rows[(2 * part + 1) * len(rows) // (2 * count)] for part in range(count)]
-
-
 def _run_answers(audit: Audit, report: Reporter) -> None:
     """Run the answers of rows as far as can be done without a case of their own: no result is held against another."""
     kind, left = registered(audit.verifier), Counter[str]()
-    rows = _spread(audit.rows, PROGRAMS) if kind and kind.starts else audit.rows
+    rows = spread(audit.rows, PROGRAMS) if kind and kind.starts else audit.rows
     with late_progress(report, "judging", len(rows), "answers") as show:
         for done, row in enumerate(rows, start=1):
             show(done)

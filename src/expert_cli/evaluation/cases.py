@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from pydantic import ValidationError
 
@@ -75,13 +75,13 @@ class EvalCase:
 
 
 Cases = Sequence[EvalCase]
+T = TypeVar("T")
 
 
-def stratified_sample(rows: Cases, count: int | None) -> list[EvalCase]:
-    """Return `count` rows (None: all), in their order: ordered by category, the middles of so many equal parts."""
+def spread(rows: Sequence[T], count: int | None) -> list[T]:
+    """Return `count` rows (None: all), in their order: the middles of so many equal parts."""
     count = min(len(rows) if count is None else count, len(rows))
-    ordered = sorted(range(len(rows)), key=lambda number: rows[number].case.category)
-    return [rows[n] for n in sorted(ordered[(2 * part + 1) * len(rows) // (2 * count)] for part in range(count))]
+    return [rows[(2 * part + 1) * len(rows) // (2 * count)] for part in range(count)]
 
 
 def shown_databases(cases: Cases, settings: SchemaPromptConfig | None) -> list[EvalCase]:

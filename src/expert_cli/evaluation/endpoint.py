@@ -127,4 +127,4 @@ def evaluate_served(
     with server.report.progress(title, len(answering.left), "cases") as bar:
         in_order(answer, answering.left, settings.batch_size, bar.update)
     known = (trained, trained.origin.base_sha256, asked["template"], separator) if trained and file else None
-    return replace(answering.judged(may, **server.named), facts=evaluate.facts_of(*known) if known else None)
+    return answering.judged(may, **server.named).telling(expert=evaluate.facts_of(*known) if known else None)

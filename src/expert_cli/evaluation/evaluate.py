@@ -23,7 +23,7 @@ from expert_cli.config.plan import Plan, TrainedAdapter
 from expert_cli.data.rows import Row, asked_hash, beside_content
 from expert_cli.errors import InputError
 from expert_cli.evaluation import cases as case_files
-from expert_cli.evaluation.cases import Answer, Cases, EvalCase, read_cases, stratified_sample
+from expert_cli.evaluation.cases import Answer, Cases, EvalCase, read_cases, spread
 from expert_cli.evaluation.grade import NOTHING, Evaluation, Permissions, grade
 from expert_cli.evaluation.verifiers.case import Case
 from expert_cli.evaluation.verifiers.query import QueryCase
@@ -82,7 +82,7 @@ class Answering:
         told |= {"seconds": seconds, "tokens_per_s": tokens / max(1e-9, seconds)}
         answered, is_sampled = zip(self._cases, every, strict=True), self.settings.samples > 0
         rows = [replace(case, answers=some, is_sampled=is_sampled) for case, some in answered]
-        return replace(grade(rows, self.report, allowed.seconds), generation=self.settings.as_json() | told)
+        return grade(rows, self.report, allowed.seconds).telling(generation=self.settings.as_json() | told)
 
 
 def drawn_shots(trained: TrainedAdapter, count: int, cases: Cases, report: Reporter) -> list[Row]:
@@ -176,7 +176,7 @@ def cases_of(plan: Plan, cases: Path | None, limit: int | None = None) -> list[E
     path = cases or plan.own_cases
     if not path.is_file():
         raise InputError(f"{path}: no such file", "give the cases: --cases FILE (evaluate --help shows one)")
-    return case_files.shown_databases(stratified_sample(read_cases(path), limit), plan.run.data.schema_prompt)
+    return case_files.shown_databases(spread(read_cases(path), limit), plan.run.data.schema_prompt)
 
 
 def drawn_cases(plan: Plan, count: int) -> list[EvalCase]:
@@ -226,7 +226,7 @@ def evaluate_adapter(
             other = asked(base_title("", {"shots": len(before)}), how, alone, before)
         told = {"shots": len(before), "examples": [row.where for row in before], "template": alone.template.name}
         bases[name] = other.beside(found, told)
-    return replace(found, bases=bases, facts=facts)
+    return found.telling(expert=facts, **bases)
 
 
 def facts_of(trained: TrainedAdapter, base_sha256: str, template: str, separator: str) -> dict[str, Any]:
@@ -246,9 +246,9 @@ def grade_kept(
         if cases is not None:
             told = "--cases go with --adapter, or with --answers of a file that evaluate --output wrote"
             raise InputError(f"{told}: rows of answers are cases")
-        rows = stratified_sample(case_files.read_answers(answers), limit)
+        rows = spread(case_files.read_answers(answers), limit)
         allowed.require(rows, report)
-        return replace(grade(rows, report, allowed.seconds), cases_file=answers, limit=limit)
+        return grade(rows, report, allowed.seconds).telling(cases_file=str(answers.resolve()), limit=limit)
     file = cases or Path(str(document.get("cases_file") or ""))
     if not file.is_file():
         raise InputError(f"{file}: the cases that {answers} answers are not there", "name them: --cases FILE")
@@ -260,9 +260,9 @@ def grade_kept(
         shown = shortened(", ".join(name for name in by_id if name in left), 100)
         report.warning(f"{len(left)} of {len(by_id)} cases have no answer and are left out: {shown}")
     rows = [_kept(part(row), by_id, answers) for row in items(document, "answers")]
-    found = grade(stratified_sample(rows, limit), report, allowed.seconds)
-    of_expert: Any = {"facts": part(document, "expert") or None, "generation": part(document, "generation") or None}
-    return replace(found, **of_expert, cases_file=file, limit=limit)
+    of_expert = {name: part(document, name) or None for name in ("expert", "generation")}
+    found = grade(spread(rows, limit), report, allowed.seconds)
+    return found.telling(**of_expert, cases_file=str(file.resolve()), limit=limit)
 
 
 def _kept(row: Mapping[str, Any], cases: Mapping[str, EvalCase], path: Path) -> EvalCase:

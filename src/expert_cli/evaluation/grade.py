@@ -138,21 +138,14 @@ def classifications(answers: Iterable[Labeled]) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Judged answers, at least one, in the order of their rows; facts, generation: what was evaluated and how, as it is told.
-
-    bases: other answers to the same cases, by their key of `BASES`. limit: of cases that were asked for. threshold: the
-    accuracy that was. drop: since an earlier evaluation. pairs: what was written.
-    """
+    """Judged answers, at least one, in the order of their rows; told: what else `evaluate --json` says, by its keys."""
 
     answers: tuple[GradedAnswer, ...]
-    bases: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    facts: Mapping[str, Any] | None = None
-    generation: Mapping[str, Any] | None = None
-    cases_file: Path = Path()
-    limit: int | None = None
-    threshold: float | None = None
-    drop: Mapping[str, Any] | None = None
-    pairs: Mapping[str, Any] | None = None
+    told: Mapping[str, Any] = field(default_factory=dict)
+
+    def telling(self, **told: Any) -> Evaluation:
+        """Return the answers with more that is told."""
+        return Evaluation(self.answers, {**self.told, **told})
 
     @property
     def passed(self) -> list[bool]:
@@ -168,11 +161,12 @@ class Evaluation:
     @property
     def missed(self) -> str:
         """Which threshold was missed, in words with both values; "" for none."""
-        if self.threshold is not None and self.share["accuracy"] < self.threshold:
+        threshold, against = self.told.get("threshold"), self.told.get("against")
+        if threshold is not None and self.share["accuracy"] < threshold:
             told = "accuracy {accuracy:.4f} ({correct} of {cases}) is below the threshold {threshold:g}"
-            return told.format(**self.share, threshold=self.threshold)
-        if self.drop is not None and not self.drop["held"]:
-            return "accuracy fell by {drop:.4f} against {file}, more than {max_drop:g}".format(**self.drop)
+            return told.format(**self.share, threshold=threshold)
+        if against and not against["held"]:
+            return "accuracy fell by {drop:.4f} against {file}, more than {max_drop:g}".format(**against)
         return ""
 
     def judged(self) -> dict[str, Any]:
@@ -208,25 +202,15 @@ class Evaluation:
 
     def as_json(self) -> dict[str, Any]:
         """Return what `evaluate --json` prints (docs/INTERFACE.md)."""
-        return {
-            **self.judged(),
-            **{name: self.bases.get(name) for name in BASES},
-            "threshold": self.threshold,
-            "against": self.drop,
-            "passed": not self.missed,
-            "expert": self.facts,
-            "generation": self.generation,
-            "cases_file": str(self.cases_file.resolve()),
-            "limit": self.limit,
-            **({"pairs": self.pairs} if self.pairs else {}),
-        }
+        untold = dict.fromkeys((*BASES, "threshold", "against", "expert", "generation", "limit"))
+        return {**self.judged(), **untold, "passed": not self.missed, **self.told}
 
     def beside(self, expert: Evaluation, asked: Mapping[str, Any]) -> dict[str, Any]:
         """Return the value under a key of `BASES`: other answers to an expert's cases, how they were asked for, and how much
         fewer of them are right.
         """
         told = Paired.of(self.passed, expert.passed).rise()
-        return {**self.judged(), "difference": told, **asked, "generation": self.generation}
+        return {**self.judged(), "difference": told, **asked, "generation": self.told.get("generation")}
 
 
 def compare_with(path: Path, found: Evaluation, max_drop: float, report: Reporter) -> dict[str, Any]:

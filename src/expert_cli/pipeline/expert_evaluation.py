@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -63,8 +62,8 @@ def evaluate_expert(asked: Any, report: Reporter) -> Evaluation:
             found = of_cases.evaluate_adapter(trained, cases, settings, report, allowed, shots=shots, keep=keep)
     if other:
         told = {"shots": 0, "examples": [], "template": "its server's"}
-        found = replace(found, bases={**found.bases, ENDPOINT: other.beside(found, told)})
-    found = replace(found, cases_file=asked.cases or plan.own_cases, limit=asked.limit)
+        found = found.telling(**{ENDPOINT: other.beside(found, told)})
+    found = found.telling(cases_file=str((asked.cases or plan.own_cases).resolve()), limit=asked.limit)
     is_own = trained and not asked.endpoint and not asked.base_quantization
     found = leave(_compared(found, asked, report), trained if is_own else None, asked.output, report)
     for kept in filter(None, (keep, keep_beside)):
@@ -84,16 +83,16 @@ def _key_of_environment() -> Iterator[str]:
 
 def _compared(found: Evaluation, asked: Any, report: Reporter) -> Evaluation:
     """Pair the answers with those of an earlier evaluation, and write right and wrong ones, where that is asked for."""
-    found = replace(found, threshold=asked.threshold)
+    found = found.telling(threshold=asked.threshold)
     if asked.against is not None:
         allowed = MAX_DROP if asked.max_drop is None else asked.max_drop
-        found = replace(found, drop=compare_with(asked.against, found, allowed, report))
+        found = found.telling(against=compare_with(asked.against, found, allowed, report))
     if asked.write_pairs is None:
         return found
-    pairs = write_pairs(asked.write_pairs, found, (found.facts or {}).get("input_separator"))
+    pairs = write_pairs(asked.write_pairs, found, (found.told.get("expert") or {}).get("input_separator"))
     told = "written   {pairs} pairs of {prompts} prompts; none of {all_right} whose answers are all right, and of {none_right} "
     report.info((told + "where no right one came to its end: {file}").format(**pairs))
-    return replace(found, pairs=pairs)
+    return found.telling(pairs=pairs)
 
 
 def leave(found: Evaluation, trained: TrainedAdapter | None, output: Path | None, report: Reporter) -> Evaluation:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from expert_cli.errors import InputError
-from expert_cli.evaluation.cases import read_answers, read_cases, stratified_sample
+from expert_cli.evaluation.cases import read_answers, read_cases, spread
 from expert_cli.evaluation.verifiers.json_schema import JsonCase
 from expert_cli.evaluation.verifiers.query import CypherCase, SqlCase
 from expert_cli.evaluation.verifiers.typescript import TypescriptCase
@@ -107,16 +107,6 @@ def test_cases_have_prompts_instead_of_answers(tmp_path: Path) -> None:
         read_cases(write(tmp_path, {**JSON_ROW, "prompt": "p"}))
 
 
-@pytest.mark.parametrize(
-    ("categories", "count", "ids"),
-    [
-        pytest.param("aaaabbbbcccc", 3, ["3", "7", "11"], id="one of each"),
-        pytest.param("aaaaaaaabb", 5, ["2", "4", "6", "8", "10"], id="their shares"),
-        pytest.param("ab", 9, ["1", "2"], id="more than there are"),
-    ],
-)
-def test_a_part_of_the_rows_is_spread_over_the_categories(
-    tmp_path: Path, categories: str, count: int | None, ids: list[str]
-) -> None:
-    rows = read_answers(write(tmp_path, *({**JSON_ROW, "category": category} for category in categories)))
-    assert [row.id for row in stratified_sample(rows, count)] == ids
+@pytest.mark.parametrize(("count", "found"), [(3, "cgk"), (None, "abcdefghijkl"), (99, "abcdefghijkl")])
+def test_a_part_of_the_rows_is_evenly_spread(count: int | None, found: str) -> None:
+    assert "".join(spread("abcdefghijkl", count)) == found

@@ -122,7 +122,7 @@ def test_samples_that_were_kept_give_pairs(tmp_path: Path) -> None:
     facts = dict.fromkeys(("expert", "adapter", "base_model", "base_sha256", "quantization", "dtype", "template"), "x")
     facts |= {"adapter_sha256": "0" * 64, "input_separator": " | "}
     cases = tmp_path / "cases.jsonl"
-    kept = replace(evaluation(tmp_path, ["2", "1"], input="y"), facts=facts, cases_file=cases)
+    kept = evaluation(tmp_path, ["2", "1"], input="y").telling(expert=facts, cases_file=str(cases))
     (tmp_path / "kept.json").write_text(json.dumps(kept.as_json()), encoding="utf-8")
     found = api.evaluate(answers=tmp_path / "kept.json", write_pairs=tmp_path / "pairs.jsonl")
     document = found.as_json() | {"schema_version": 1, "command": "evaluate"}

@@ -133,7 +133,7 @@ def document(folder: Path, *drawn: Sequence[str], **case: Any) -> Evaluation:
     """Return the evaluation of so many cases with their samples."""
     rows = [asked(folder, texts, expected=NAMES, **case) for texts in drawn]
     rows = [replace(row, id=str(number)) for number, row in enumerate(rows)]
-    return replace(grade(rows, NullReporter(), 10), cases_file=folder / "cases.jsonl")
+    return grade(rows, NullReporter(), 10).telling(cases_file=str(folder / "cases.jsonl"))
 
 
 def test_shares_of_the_document_and_kept_samples_judged_again(tmp_path: Path) -> None:

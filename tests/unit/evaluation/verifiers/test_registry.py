@@ -7,7 +7,6 @@ import shutil
 import sys
 import types
 from collections.abc import Iterator
-from dataclasses import replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
@@ -94,7 +93,7 @@ def test_nobody_else_knows_it(verifier: str) -> None:
 @each
 def test_what_was_evaluated_can_be_compared_and_judged_again(verifier: str, tmp_path: Path) -> None:
     case, (_, right, wrong) = asked(tmp_path, verifier, input="the input"), VERIFIERS[verifier].example
-    found = replace(grade([case.answered(right)], NullReporter(), 10), cases_file=tmp_path / "cases.jsonl")
+    found = grade([case.answered(right)], NullReporter(), 10).telling(cases_file=str(tmp_path / "cases.jsonl"))
     (told,) = found.as_json()["answers"]
     assert told["question"] == {"prompt": case.prompt, "input": "the input"}
     assert told["expected"] == case.case.criterion != ""
