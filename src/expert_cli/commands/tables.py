@@ -50,13 +50,6 @@ def _show_evaluation(console: Console, found: Mapping[str, Any]) -> None:
     shares = {"all": found, **(categories if len(categories) > 1 else {})}
     rows = [[*_share(share), name] for name, share in shares.items()]
     console.table("accuracy", ["correct", "accuracy", "95 % interval", "category"], rows)
-    for one in found.get("classification", ()):
-        rows = [
-            [str(score["cases"]), *(f"{score[name]:.3f}" for name in ("precision", "recall", "f1")), label]
-            for label, score in one["by_label"].items()
-        ]
-        title = f"labels: macro F1 {one['macro_f1']:.3f}; --json has which was answered for which"
-        console.table(title, ["cases", "precision", "recall", "F1", "label"], rows)
     rows = []
     for kind, count in failed.items():
         examples = [one for one in found["answers"] if one["kind"] == kind][:EXAMPLES]

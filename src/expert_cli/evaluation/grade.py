@@ -1,15 +1,14 @@
 """Judges rows of answers, several at once, within what a user allows; and what an evaluation found, as `evaluate --json` prints
 it: verdicts and shares; against an earlier one, case by case.
 
-Of several answers to a case a vote goes by what they give (`Case.result_key`), not by their texts. Precision, recall and F1 are
-those of scikit-learn; an answer that is no label is a miss for the label that was expected, and no class of its own.
+Of several answers to a case a vote goes by what they give (`Case.result_key`), not by their texts.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -23,7 +22,7 @@ import psutil
 from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.evaluation.cases import Cases, EvalCase, at, digest_of
 from expert_cli.evaluation.extract import extract
-from expert_cli.evaluation.verifiers.case import Case, Grade, Kind, Labeled, Stopped
+from expert_cli.evaluation.verifiers.case import Case, Grade, Kind, Stopped
 from expert_cli.evaluation.verifiers.registry import VERIFIERS
 from expert_cli.evaluation.verifiers.sandbox.child_process import MEMORY_BYTES, is_network_shut, standing_walls
 from expert_cli.inference.vote import by_votes
@@ -116,26 +115,6 @@ class GradedAnswer:
         }
 
 
-def classifications(answers: Iterable[Labeled]) -> list[dict[str, Any]]:
-    """Return the entries under "classification", one for each set of labels; the confusion's last column: no label."""
-    groups: dict[frozenset[str], list[Labeled]] = {}
-    for one in answers:
-        groups.setdefault(frozenset(one.labels), []).append(one)
-    found = []
-    for group in groups.values():
-        labels, counts = group[0].labels, Counter((one.expected, one.answered) for one in group)
-        confusion = [[counts[expected, answered] for answered in (*labels, None)] for expected in labels]
-        scores = {}
-        for n, label in enumerate(labels):
-            hits, cases, answered = confusion[n][n], sum(confusion[n]), sum(row[n] for row in confusion)
-            shares = {"precision": hits / max(1, answered), "recall": hits / max(1, cases)}
-            scores[label] = {"cases": cases, **shares, "f1": 2 * hits / max(1, cases + answered)}
-        f1 = fmean(scores[name]["f1"] for name in labels if any(name in (one.expected, one.answered) for one in group))
-        told = {"labels": list(labels), "cases": len(group), "macro_f1": f1}
-        found.append({**told, "by_label": scores, "confusion": confusion})
-    return found
-
-
 @dataclass(frozen=True)
 class Evaluation:
     """Judged answers, at least one, in the order of their rows; told: what else `evaluate --json` says, by its keys."""
@@ -171,17 +150,14 @@ class Evaluation:
 
     def judged(self) -> dict[str, Any]:
         """Return the keys of `evaluate --json` (docs/INTERFACE.md) that judging alone can fill; the largest failure first."""
-        rows, groups = [one.row for one in self.answers], dict[str, list[GradedAnswer]]()
+        groups: dict[str, list[GradedAnswer]] = {}
         for one in self.answers:
             groups.setdefault(one.row.case.category, []).append(one)
-        given = (case.labeled(extract(row.answer, case.fences)) for row in rows if (case := row.case))
-        labels = classifications(filter(None, given))
         failures = Counter(one.verdict.kind for one in self.answers if not one.verdict.passed)
         return {
             **self.share,
-            **(self._sampled() if all(row.is_sampled for row in rows) else {}),
+            **(self._sampled() if all(one.row.is_sampled for one in self.answers) else {}),
             "by_category": {name: Evaluation(tuple(group)).share for name, group in groups.items()},
-            **({"classification": labels} if labels else {}),
             "failures": dict(failures.most_common()),
             "answers": [judged.as_json() for judged in self.answers],
         }

@@ -1,4 +1,4 @@
-"""Verdicts as shares, against an earlier evaluation, and labels against counts and F1 made by hand."""
+"""Verdicts as shares, and against an earlier evaluation."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import pytest
 
 from expert_cli.errors import InputError
 from expert_cli.evaluation.cases import read_answers
-from expert_cli.evaluation.grade import Evaluation, classifications, compare_with, grade
-from expert_cli.evaluation.verifiers.case import Labeled
+from expert_cli.evaluation.grade import Evaluation, compare_with, grade
 from expert_cli.utils.reporter import NullReporter
 from tests.reporters import Heard
 
@@ -78,31 +77,3 @@ def test_what_is_no_evaluation_of_these_cases_is_refused(tmp_path: Path, text: s
     path.write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match=r"old\.json: (not an evaluation|none of its cases)"):
         compare_with(path, judged(tmp_path, "1"), 0, NullReporter())
-
-
-LABELS = ("cat", "dog", "cow", "eel")
-PAIRS = [("cat", "cat")] * 3 + [("cat", "dog"), ("cat", None), ("dog", "dog"), ("dog", "cow")]
-
-
-def labeled(expected: str, answered: str | None, labels: tuple[str, ...] = LABELS) -> Labeled:
-    return Labeled(labels, expected, answered)
-
-
-def test_the_counts_and_the_macro_f1() -> None:
-    (document,) = classifications(labeled(*pair) for pair in PAIRS)
-    assert document["confusion"] == [[3, 1, 0, 0, 1], [0, 1, 1, 0, 0], [0, 0, 0, 0, 0], [0, 0, 0, 0, 0]]
-    assert document["labels"] == list(LABELS)
-    assert document["cases"] == 7
-    assert document["by_label"]["cat"] == {"cases": 5, "precision": 1.0, "recall": 0.6, "f1": pytest.approx(0.75)}
-    assert document["by_label"]["dog"] == {"cases": 2, "precision": 0.5, "recall": 0.5, "f1": 0.5}
-    assert document["by_label"]["cow"] == {"cases": 0, "precision": 0.0, "recall": 0.0, "f1": 0.0}
-    # cow was answered and counts with 0, eel occurs nowhere; "none of them" is no class: (0.75 + 0.5 + 0) / 3
-    assert document["macro_f1"] == pytest.approx(1.25 / 3)
-
-
-def test_each_set_of_labels_has_its_own() -> None:
-    rows = [labeled("a", "a", ("a", "b")), labeled("x", None, ("x", "y")), labeled("b", "a", ("b", "a"))]
-    first, second = classifications(rows)
-    assert (first["labels"], first["confusion"]) == (["a", "b"], [[1, 0, 0], [1, 0, 0]])
-    assert (second["confusion"], second["macro_f1"]) == ([[0, 0, 1], [0, 0, 0]], 0.0)
-    assert classifications([]) == []
