@@ -81,7 +81,7 @@ def batches(
 
 
 def _is_refused(request: Request, written: Completion, renderer: PromptRenderer) -> bool:
-    return request.held is not None and request.held.refuses(renderer.decode(written.ids))
+    return request.held is not None and bool(request.held.fault(renderer.decode(written.ids)))
 
 
 def _batch(

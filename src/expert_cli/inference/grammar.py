@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache, partial
+from dataclasses import dataclass, field, replace
+from functools import cache, lru_cache, partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -32,18 +32,14 @@ if TYPE_CHECKING:
 class Held:
     """What holds the answer to one question. grammar: llguidance's, from the answer as far as it is written.
 
-    fault: why an answer cannot be right, "" where it can; None: nothing tells. served: what a request to a server says of it.
+    fault: why a whole answer cannot be right, "" where nothing tells. served: what a request to a server says of it.
     lacks: what of the JSON Schema it does not hold answers to, "" for nothing.
     """
 
     grammar: Callable[[str], str]
-    fault: Callable[[str], str] | None = None
+    fault: Callable[[str], str] = lambda _: ""
     served: Mapping[str, Any] = field(default_factory=dict)
     lacks: str = ""
-
-    def refuses(self, answer: str) -> bool:
-        """Whether a whole answer cannot be right."""
-        return self.fault is not None and bool(self.fault(answer))
 
 
 def grammar_for(grammar: Grammar, question: str, json_schema: Mapping[str, Any] | None = None) -> Held | None:
@@ -64,9 +60,9 @@ def grammar_for(grammar: Grammar, question: str, json_schema: Mapping[str, Any] 
     of_sql = partial(sql_grammar, postgresql=grammar.type == "sql-postgres")
     lark, made_in = (cypher_grammar, made_variables) if grammar.type == "cypher" else (of_sql, made_names)
     grammar_of = cache(lambda made: LLMatcher.grammar_from_lark(lark(shown, made)))
-    fault = compiler(shown) if grammar.type == "sql" else None
     served = {"structured_outputs": {"grammar": lark(shown, None)}}
-    return Held(lambda answer: grammar_of(made_in(answer)), fault, served)
+    held = Held(lambda answer: grammar_of(made_in(answer)), served=served)
+    return replace(held, fault=compiler(shown)) if grammar.type == "sql" else held
 
 
 def _json_grammar(schema: dict[str, Any], separators: tuple[str, str]) -> tuple[str, str]:
@@ -109,12 +105,8 @@ def _tokens_of(tokenizer: PreTrainedTokenizerFast, ends: tuple[int, ...]) -> LLT
     return hf.from_tokenizer(tokenizer, eos_token=list(ends))
 
 
-class _State(NamedTuple):
-    text: str
-    grammar: str
-    matcher: LLMatcher
-
-
+STATES = 4096
+"""Answers so far that are kept with what knows their next tokens: more than a batch has, at one token and the next."""
 Way = Literal["greedy", "drawn", "beams"]
 """How tokens are taken from their scores."""
 
@@ -129,19 +121,17 @@ class GrammarLogitsProcessor(LogitsProcessor):
         """Take what holds each prompt's rows, which follow each other. prompt: the prompts' columns; ends: the end tokens."""
         self._held, self._prompt, self._ends, self._way = held, prompt, sorted(ends), way
         self._tokens = _tokens_of(tokenizer, tuple(self._ends))
-        self._states: dict[tuple[int, tuple[int, ...]], _State] = {}
+        self._matcher = lru_cache(STATES)(self._new_matcher)
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         """Return the scores [rows, vocabulary] with -inf where a token may not come."""
         likeliest, scores = scores.argmax(-1).tolist(), scores.clone()
-        before, self._states = self._states, {}
         for row, ids in enumerate(map(tuple, input_ids[:, self._prompt :].tolist())):
             number = row * len(self._held) // len(scores)
             held = self._held[number]
             if held is None or not {*self._ends}.isdisjoint(ids):
                 continue
-            state = self._states[number, ids] = self._state(held, ids, before.get((number, ids[:-1])) if ids else None)
-            matcher, allowed = state.matcher, np.zeros(scores.shape[1], np.bool_)
+            (_, matcher), allowed = self._matcher(number, ids), np.zeros(scores.shape[1], np.bool_)
             if not matcher.is_error():  # behind a token that may not stand there nothing comes
                 if self._way == "greedy" and matcher.validate_tokens([likeliest[row]]) == 1:
                     continue  # cheaper than a mask
@@ -149,20 +139,22 @@ class GrammarLogitsProcessor(LogitsProcessor):
                 allowed[: len(bits)] = bits[: len(allowed)]
             if self._way != "beams":
                 allowed[self._ends] |= not allowed.any()
-            elif matcher.is_accepting() and held.refuses(state.text):
+            elif matcher.is_accepting() and held.fault(self._tokens.decode_str(list(ids))):
                 allowed[self._ends] = False
             scores[row, torch.from_numpy(~allowed).to(scores.device)] = -torch.inf
         return scores
 
-    def _state(self, held: Held, ids: tuple[int, ...], before: _State | None) -> _State:
+    def _new_matcher(self, number: int, ids: tuple[int, ...]) -> tuple[str, LLMatcher]:
+        """Return the grammar of an answer so far, and what knows its next tokens: that of the ids before, with one more."""
         from llguidance import LLMatcher
 
-        text = self._tokens.decode_str(list(ids))
-        grammar = held.grammar(text)
-        if before is not None and before.grammar == grammar:
-            matcher = before.matcher.deep_copy()
+        held: Any = self._held[number]
+        grammar = held.grammar(self._tokens.decode_str(list(ids)))
+        before, matcher = self._matcher(number, ids[:-1]) if ids else ("", None)
+        if matcher is not None and before == grammar:
+            matcher = matcher.deep_copy()
             matcher.consume_token(ids[-1])
         else:
             matcher = LLMatcher(self._tokens, grammar, log_level=0)
             matcher.consume_tokens(list(ids))
-        return _State(text, grammar, matcher)
+        return grammar, matcher
