@@ -146,9 +146,7 @@ def export_expert(
             describe(beside, run, source, renderer, decoding, prompt)
         form = f"the model with its adapter merged ({', '.join(whole)})" if whole else "the adapter"
         told = "\n\n".join(f"{line}." for line in (f"This folder holds {form}", *in_words(agreement)))
-        weights = [path for path in sorted(beside.iterdir()) if path.suffix in (".safetensors", ".gguf")]
-        hashes = [f"- {path.name}, {path.stat().st_size:,} bytes, SHA-256 `{sha256_of(path)}`" for path in weights]
-        cards.put_section(card, "Files", [told, "", *hashes])
+        cards.put_section(card, "Files", [told])
         measured = files.VerifiedFolder.measured(beside).files.items()
         if output.is_dir():
             output.rmdir()  # empty: Windows renames onto nothing

@@ -16,7 +16,6 @@ import jinja2
 from expert_cli.artifacts.report import page_part
 from expert_cli.config.adapter_origin import EXPERT_CONFIG
 from expert_cli.config.plan import Plan
-from expert_cli.inference.expert_config import GENERATION_CONFIG
 from expert_cli.manifest.key import CARD
 from expert_cli.runs.fit_result import FitResult
 from expert_cli.runs.metrics import BASES, base_title, sample_shares
@@ -42,28 +41,19 @@ def model_card(plan: Plan, done: FitResult | None, base: str) -> str:
     rows = [row for row in plan.effects if row.reason == CARD.reason or row.key.startswith(_FOR_ROUTERS)]
     told = {row.key: row.value for row in rows if row.value and not row.key.startswith(_SHOWN)}
     absolute, files = r'"(?:[A-Za-z]:)?[/\\][^"]+"', ", ".join(short_place(spec.path) for spec in run.data.train)
-    document = re.sub(absolute, lambda path: json.dumps(short_place(json.loads(path[0]))), _json(told))
+    text = json.dumps(told, indent=2, ensure_ascii=False)
+    document = re.sub(absolute, lambda path: json.dumps(short_place(json.loads(path[0]))), text)
     values = {"data": data.to_yaml(), "manifest": manifest, "document": document if told else "", "done": done}
     return _rendered("card.md.j2", **values, run=run, base=base, files=files)
 
 
 def put_usage(card: Path, told: dict[str, Any], generation: Any, prompt: str, **values: Any) -> None:
-    """Say how the expert is asked, in expert.json and generation_config.json, too, and how it is loaded: page/loading.md.j2,
-    which takes the values.
-    """
+    """Write how the expert is asked beside its card, and in it how it is loaded: page/loading.md.j2, which takes the values."""
     write_json(card.with_name(EXPERT_CONFIG), told)
     generation.save_pretrained(card.parent)
     if schema := (told["decoding"]["grammar"] or {}).get("json_schema"):
         write_json(card.with_name("schema.json"), schema)
-    shown = {**told, "example": {**told["example"], "ids": "in expert.json"}}
-    documents = {EXPERT_CONFIG: shown, GENERATION_CONFIG: generation.to_diff_dict()}
-    asked = {name: _json({key: value for key, value in one.items() if value}) for name, one in documents.items()}
-    put_section(card, "How it is asked", [_rendered("asked.md.j2", documents=asked)])
     put_section(card, "Loading", [_rendered("loading.md.j2", **values, schema=schema, prompt=prompt, spelled=repr)])
-
-
-def _json(value: Mapping[str, Any]) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False)
 
 
 def _rendered(page: str, **values: Any) -> str:
