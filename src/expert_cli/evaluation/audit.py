@@ -16,13 +16,12 @@ from functools import lru_cache, partial
 from heapq import nsmallest
 from itertools import combinations
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from expert_cli.config.plan import Plan
 from expert_cli.data.rows import Row, asked_hash
 from expert_cli.data.select import select_rows
 from expert_cli.data.sources import LocatedData, locate_data
-from expert_cli.data.templates.mask import find_answers
 from expert_cli.errors import ExpertError, InputError
 from expert_cli.evaluation.cases import EvalCase, read_cases, spread
 from expert_cli.evaluation.extract import extract
@@ -69,24 +68,6 @@ _NEXT_TURN = re.compile(
 _MIN_PROMPT_CHARACTERS = 12
 
 
-class AuditRow(NamedTuple):
-    """One row that is trained. where: "file:line"."""
-
-    where: str
-    question: str
-    input: str
-    answer: str
-    database: str = ""
-
-    @classmethod
-    def of(cls, row: Row) -> AuditRow:
-        """Return a row; a whole text is parted before its last answer."""
-        if row.messages:
-            return cls(row.where, *row.question, row.answer, row.database)
-        start, stop = ([(0, len(row.answer))] + find_answers(row.answer, ())[1])[-1]
-        return cls(row.where, row.answer[:start], "", row.answer[start:stop])
-
-
 @dataclass
 class Audit:
     """What was looked at and what was found, by check and place; not_checked: why a check was left out."""
@@ -95,7 +76,7 @@ class Audit:
     verifier: str
     files: list[str]
     case_files: list[str]
-    rows: list[AuditRow]
+    rows: list[Row]
     cases: list[EvalCase]
     unreadable: int
     found: dict[str, dict[str, tuple[str, str]]] = field(default_factory=lambda: {name: {} for name in CHECKS})
@@ -148,7 +129,7 @@ def audit_data(plan: Plan, case_files: Sequence[Path], verifier: str, limit: int
     located = locate_data(plan.run.data, report)
     data = replace(plan.run.data, validation=(), validation_share=0.0, schema_prompt=None)  # of bad rows each is told
     selected = select_rows(data, LocatedData(located.train, ()), report, bad_share=1.0)
-    rows = [*{row.where: AuditRow.of(row) for row in selected.rows()}.values()]
+    rows = [*{row.where: row for row in selected.rows()}.values()]
     verifiers, bad = {case.case.verifier for case in cases}, selected.reports["train"]
     verifier = verifier or (verifiers.pop() if len(verifiers) == 1 else "")
     files = [str(path) for one in located.train for path in one.files]
@@ -182,13 +163,16 @@ def _run_answers(audit: Audit, report: Reporter) -> None:
         audit.not_checked["does_not_run"] = f"{count:,} of {len(audit.rows):,} answers are not run: {reasons}"
 
 
-def _fault(audit: Audit, row: AuditRow) -> str:
+def _fault(audit: Audit, row: Row) -> str:
     """Return why an answer cannot be right, "" where it can. Raises Stopped where nothing here tells."""
+    if not row.messages:
+        raise Stopped("parsed_only", "a whole text is not parted")
     decoding, name = audit.plan.loaded.manifest.training.decoding, audit.verifier
     if name == "sql" and not (decoding and decoding.grammar_type == "sql-postgres"):
         databases = audit.plan.run.data.schema_prompt
         file = databases.file_named(row.database) if databases and row.database else Path()
-        tables = compiler_for(file if file.is_file() else None, row.input) or compiler_for(None, row.question)
+        question, below = row.question
+        tables = compiler_for(file if file.is_file() else None, below) or compiler_for(None, question)
         fault = (tables or compiler({}))(extract(row.answer, VERIFIERS["sql"].fences))
         if tables is None and not any(words in fault for words in SYNTAX):
             raise Stopped("parsed_only", "neither a database nor CREATE TABLE in the row")
@@ -242,17 +226,18 @@ def _check_texts(audit: Audit) -> None:
     for case in audit.cases:
         asked[asked_hash(case.prompt, case.input)].append(case)
     for row in audit.rows:
-        if fault := prompt_in_answer(row):
+        if row.messages and (fault := prompt_in_answer(row.question[0], row.answer)):
             audit.add("prompt_in_answer", row.where, fault, row.answer[-200:])
-        for case in asked.get(asked_hash(row.question, row.input), ()) if row.question.strip() else ():
-            audit.add("leak", row.where, f"case {case.id} of {case.where}", row.question)
+        question = row.question[0]
+        for case in asked.get(asked_hash(*row.question), ()) if question.strip() else ():
+            audit.add("leak", row.where, f"case {case.id} of {case.where}", question)
 
 
-def prompt_in_answer(row: AuditRow) -> str:
+def prompt_in_answer(question: str, answer: str) -> str:
     """Return how an answer goes on into a prompt; "" where it does not."""
-    if marker := _NEXT_TURN.search(row.answer):
+    if marker := _NEXT_TURN.search(answer):
         return f"it holds {marker[0].splitlines()[0]!r}"
-    question, answer = normalize(row.question), normalize(row.answer)
+    question, answer = normalize(question), normalize(answer)
     if len(question) >= _MIN_PROMPT_CHARACTERS and len(answer) > len(question) and answer.endswith(question):
         return "it ends with its own question"
     return ""
@@ -265,7 +250,8 @@ def _check_lengths(audit: Audit) -> None:
     from expert_cli.model.loading.base_model import fetch_model, places_of  # what loads models as well would load torch
 
     run, limit = audit.plan.run, audit.plan.run.data.max_seq_length
-    long = [row for row in audit.rows if len(row.answer.encode("utf-8", "surrogatepass")) >= limit]
+    answers = (row for row in audit.rows if row.messages)
+    long = [row for row in answers if len(row.answer.encode("utf-8", "surrogatepass")) >= limit]
     if not long:
         return
     try:
@@ -284,13 +270,13 @@ def _check_lengths(audit: Audit) -> None:
 
 
 def _check_repeats(audit: Audit, report: Reporter) -> None:
-    first: dict[tuple[str, ...], AuditRow] = {}
-    groups: defaultdict[tuple[str, str], list[AuditRow]] = defaultdict(list)
+    first: dict[tuple[str, ...], Row] = {}
+    groups: defaultdict[tuple[str, ...], list[Row]] = defaultdict(list)
     for row in audit.rows:
-        said = (normalize(row.question), normalize(row.input), normalize(row.answer))
+        said = tuple(map(normalize, (*row.question, row.answer)))
         if first.setdefault(said, row) is not row:
-            audit.add("duplicate", row.where, f"as {first[said].where}", row.question)
-        elif row.question:
+            audit.add("duplicate", row.where, f"as {first[said].where}", row.question[0])
+        elif said[0]:
             groups[said[:2]].append(row)
     case = next((one.case for one in audit.cases if one.case.verifier == audit.verifier in VALUES), None)
     for group in groups.values():
@@ -300,7 +286,7 @@ def _check_repeats(audit: Audit, report: Reporter) -> None:
             audit.add("contradiction", row.where, f"{other.where} answers: {other.answer}", row.answer)
     kept = list(first.values())
     for later, earlier in near_duplicates(list(first), report).items():
-        audit.add("near_duplicate", kept[later].where, f"nearly {kept[earlier].where}", kept[later].question)
+        audit.add("near_duplicate", kept[later].where, f"nearly {kept[earlier].where}", kept[later].question[0])
 
 
 @lru_cache(maxsize=1 << 15)
