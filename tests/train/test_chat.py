@@ -63,13 +63,13 @@ def answered(args: list[str]) -> dict[str, Any]:
 def test_many_answers_are_put_to_the_vote(expert: Path) -> None:
     """Each is drawn by its own seed, the first by that of one alone, whatever the number of samples and their batches."""
     two = manifest_with(expert, top_k=2, top_p=1.0)
-    chat = talk(expert, 1, manifest=two)
+    chat = talk(expert, 1, manifest=two, sample=True)
     samples, votes = chat.vote(PROMPT, samples=20).values()
     counts = [tuple(one.values()) for one in votes]
     assert (len(samples), counts) == (20, Counter(samples).most_common())
     assert [answer == "7" for answer, _ in counts] == [True, False]
     assert chat._said == [{"role": "user", "content": PROMPT}, {"role": "assistant", "content": "7"}]
-    fewer = talk(expert, 1, manifest=two).vote(PROMPT, samples=3)
+    fewer = talk(expert, 1, manifest=two, sample=True).vote(PROMPT, samples=3)
     assert fewer["samples"] == samples[:3]
     assert talk(expert, 1, manifest=two, sample=True).ask(PROMPT) == samples[0]
     args = ["chat", "--adapter", str(expert), "--manifest", str(two), "--prompt", PROMPT, "--max-new-tokens", "1"]

@@ -27,7 +27,6 @@ class Chat:
 
     expert: Expert
     settings: GenerationConfig
-    drawn: GenerationConfig
     report: Reporter
     shown: Callable[[str, str], str]
     runs: Callable[[str], Hashable] = same_as
@@ -46,8 +45,8 @@ class Chat:
         return "".join(self._pieces([self._turn(prompt, input_)]))
 
     def vote(self, prompt: str, input_: str = "", *, samples: int) -> dict[str, Any]:
-        """Draw answers; the one that most agree with, the first of `votes`, is remembered, as by `answer`."""
-        renderer, settings = self.expert.renderer, replace(self.drawn, batch_size=AT_ONCE)
+        """Draw answers, as an expert loaded with samples does; the first of `votes`, which most agree with, is remembered."""
+        renderer, settings = self.expert.renderer, replace(self.settings, batch_size=AT_ONCE)
         asked = [*self._said, self._turn(prompt, input_)]
         (written,) = generate(self.expert.model, [replace(self._request(asked), count=samples)], settings, renderer)
         answers = [settings.until_stop(renderer.decode(one.ids)).strip() for one in written]
@@ -99,7 +98,5 @@ def open_chat(
         return schema_prompt(form, prompt, input_, database)
 
     shown("")  # a database that cannot be read is told before the model is loaded
-    decoding = decoding_for(trained)
-    settings, drawn = (generation_config(decoding, max_new_tokens, 1, samples=count) for count in (int(sample), 1))
-    expert = open_expert(trained.plan.run, trained.origin, report)
-    return Chat(expert, settings, drawn, report, shown)
+    settings = generation_config(decoding_for(trained), max_new_tokens, 1, samples=int(sample))
+    return Chat(open_expert(trained.plan.run, trained.origin, report), settings, report, shown)
