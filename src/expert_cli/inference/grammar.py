@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, lru_cache, partial
+from functools import cache, partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -105,8 +105,6 @@ def _tokens_of(tokenizer: PreTrainedTokenizerFast, ends: tuple[int, ...]) -> LLT
     return hf.from_tokenizer(tokenizer, eos_token=list(ends))
 
 
-STATES = 4096
-"""Answers so far that are kept with what knows their next tokens: more than a batch has, at one token and the next."""
 Way = Literal["greedy", "drawn", "beams"]
 """How tokens are taken from their scores."""
 
@@ -121,17 +119,19 @@ class GrammarLogitsProcessor(LogitsProcessor):
         """Take what holds each prompt's rows, which follow each other. prompt: the prompts' columns; ends: the end tokens."""
         self._held, self._prompt, self._ends, self._way = held, prompt, sorted(ends), way
         self._tokens = _tokens_of(tokenizer, tuple(self._ends))
-        self._matcher = lru_cache(STATES)(self._new_matcher)
+        self._matchers: dict[tuple[int, tuple[int, ...]], tuple[str, LLMatcher]] = {}
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         """Return the scores [rows, vocabulary] with -inf where a token may not come."""
         likeliest, scores = scores.argmax(-1).tolist(), scores.clone()
+        before, self._matchers = self._matchers, {}
         for row, ids in enumerate(map(tuple, input_ids[:, self._prompt :].tolist())):
             number = row * len(self._held) // len(scores)
             held = self._held[number]
             if held is None or not {*self._ends}.isdisjoint(ids):
                 continue
-            (_, matcher), allowed = self._matcher(number, ids), np.zeros(scores.shape[1], np.bool_)
+            known = self._matchers[number, ids] = self._matcher(held, ids, before.get((number, ids[:-1])))
+            matcher, allowed = known[1], np.zeros(scores.shape[1], np.bool_)
             if not matcher.is_error():  # behind a token that may not stand there nothing comes
                 if self._way == "greedy" and matcher.validate_tokens([likeliest[row]]) == 1:
                     continue  # cheaper than a mask
@@ -144,15 +144,13 @@ class GrammarLogitsProcessor(LogitsProcessor):
             scores[row, torch.from_numpy(~allowed).to(scores.device)] = -torch.inf
         return scores
 
-    def _new_matcher(self, number: int, ids: tuple[int, ...]) -> tuple[str, LLMatcher]:
-        """Return the grammar of an answer so far, and what knows its next tokens: that of the ids before, with one more."""
+    def _matcher(self, held: Held, ids: tuple[int, ...], before: tuple[str, LLMatcher] | None) -> tuple[str, LLMatcher]:
+        """Return the grammar of an answer so far, and what knows its next tokens; before: of the answer without its last."""
         from llguidance import LLMatcher
 
-        held: Any = self._held[number]
         grammar = held.grammar(self._tokens.decode_str(list(ids)))
-        before, matcher = self._matcher(number, ids[:-1]) if ids else ("", None)
-        if matcher is not None and before == grammar:
-            matcher = matcher.deep_copy()
+        if before is not None and ids and before[0] == grammar:
+            matcher = before[1].deep_copy()
             matcher.consume_token(ids[-1])
         else:
             matcher = LLMatcher(self._tokens, grammar, log_level=0)
