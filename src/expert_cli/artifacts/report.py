@@ -16,14 +16,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import jinja2
-from markupsafe import Markup
 
 from expert_cli.errors import InputError
 from expert_cli.runs import metrics
 from expert_cli.runs.run_paths import RunPaths
 from expert_cli.runs.status import Ending, standing
 from expert_cli.utils.files import write_text
-from expert_cli.utils.redaction import redact
 from expert_cli.utils.text import duration, moment, short_place, shortened
 
 MAX_RUNS, CHARACTERS = 6, 600
@@ -54,7 +52,7 @@ def write_report(run_dirs: Sequence[Path], to: Path) -> list[Ending]:
 
 def _read_run(paths: RunPaths) -> Any:
     run, report, evaluation = map(metrics.read_json, (paths.run_json, paths.report_json, paths.evaluation))
-    expert = redact(str(metrics.part(run, "config").get("expert") or paths.output.name))
+    expert = str(metrics.part(run, "config").get("expert") or paths.output.name)
     ending = standing(paths.status, is_complete=paths.complete.exists(), command=str(run.get("command") or ""))
     told = {"run": run, "report": report, "evaluation": evaluation, "ending": ending, "expert": expert}
     return SimpleNamespace(folder=paths.output, lines=metrics.MetricsTail(paths.metrics).read(), **told)
@@ -69,13 +67,8 @@ def page_part(name: str) -> str:
 @cache
 def _template() -> jinja2.Template:
     """Return the page's template, which takes longer to compile than to render; what a run's files do not say is empty."""
-
-    def finalize(value: Any) -> Any:
-        # secrets are cut out before a text is escaped; the page's own parts are markup
-        return value if isinstance(value, (Markup, int, float)) else redact("" if value is None else str(value))
-
     look: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True, "undefined": jinja2.ChainableUndefined}
-    environment = jinja2.Environment(autoescape=True, finalize=finalize, **look)
+    environment = jinja2.Environment(autoescape=True, finalize=lambda text: "" if text is None else text, **look)
     environment.filters |= {
         "duration": lambda seconds: duration(seconds) if seconds else "",
         "figure": lambda value, form, scale=1: form.format(value * scale) if metrics.number(value) is not None else "",
