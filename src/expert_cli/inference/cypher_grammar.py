@@ -120,7 +120,7 @@ def cypher_grammar(graph: Graph, variables: Iterable[tuple[str, Collection[str]]
             f"WORD: {_any(_WORDS.split(), 'i')}",
             r"NAME: /[a-zA-Z_][a-zA-Z0-9_]{0,40}/ | /`[^`\n]{1,40}`/",
             f"FREE: NAME{f' & ~/{bound}/' if bound else ''}",
-            r"NUMBER: /[0-9]{1,15}(\.[0-9]{1,15})?/",
+            r"NUMBER: /[0-9]{1,15}(\.[0-9]{1,15})?([eE]-?[0-9]{1,3})?/",
             r"TEXT: /'([^'\n\\]|\\.){0,200}'/ | /\"([^\"\n\\]|\\.){0,200}\"/",
             r"SPAN: /[0-9]{0,2}(\.\.[0-9]{0,2})?/",
             r"MARK: /[-+*\/%=<>,|^]|=~|\.\./",

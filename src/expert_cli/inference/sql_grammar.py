@@ -120,7 +120,7 @@ LATER: /(avg|average|total|sum|num|max|min)_/ ({parts}) "s"? | ({parts}) "_count
 LETTER: /[a-zA-Z][0-9]?/
 ALIAS: /[a-zA-Z]{{1,3}}[0-9]{{0,2}}/ | "subquery"i
 NEW: /[a-zA-Z_][a-zA-Z0-9_]{{0,40}}/
-NUMBER: /[0-9]{{1,15}}(\\.[0-9]{{1,15}})?/
+NUMBER: /[0-9]{{1,15}}(\\.[0-9]{{1,15}})?([eE]-?[0-9]{{1,3}})?/
 TEXT: /'([^'\\n]|''){{0,200}}'/
 MARK: /{marks}/
 SP: /[ \\t\\n]{{1,24}}/

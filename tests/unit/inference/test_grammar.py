@@ -84,7 +84,7 @@ def test_right_answers_are_taken(expert: str, file: str) -> None:
             "WITH rich AS (SELECT id FROM shops) SELECT id FROM rich",
             "WITH rich AS (SELECT id FROM shops) SELECT id FROM rice",
         ),
-        ("SELECT count(*) FROM sales WHERE price > 2.5 AND 'it''s' <> 'x';", "SELECT count(*)) "),
+        ("SELECT count(*) FROM sales WHERE price > 2.5e3 AND 'it''s' <> 'x';", "SELECT count(*)) "),
     ],
 )
 def test_sql_says_the_names_of_its_tables_and_those_that_it_makes(question: str, right: str, wrong: str) -> None:
@@ -146,7 +146,7 @@ def test_tables_are_read_as_people_write_them() -> None:
         ("MATCH (p:Person) RETURN p.name", "MATCH (p:Person) RETURN p.title"),
         ("MATCH (p:Person)-[:ACTED_IN]->(m:Movie) RETURN m.title", "MATCH (p:Person)-[:ACTED_IN]->(p:Movie)"),
         ("MATCH (p:Person), (p:Person)-[:ACTED_IN]->(m) RETURN m.title", "MATCH (p:Person), (p:Movie)"),
-        ("MATCH (p:Person) WITH p AS who RETURN who.born", "MATCH (p:Person) RETURN who"),
+        ("MATCH (p:Person) WITH p AS who RETURN who.born > 1E3", "MATCH (p:Person) RETURN who"),
         ("MATCH (p:Person) WHERE NOT (p)-[:ACTED_IN]->() RETURN p", "MATCH (p:Person)<-[:ACTED_IN]-"),
     ],
 )
