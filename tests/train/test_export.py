@@ -182,15 +182,15 @@ def test_what_is_not_what_was_trained_is_refused(spoil: Callable[[torch.nn.Modul
 def test_what_gguf_cannot_hold_is_refused(tmp_path: Path) -> None:
     info, llama = load_tokenizer(tiny.tiny_model_folder(tmp_path / "m")), {"model_type": "llama", "head_dim": 16}
     with pytest.raises(InputError, match="the architecture gemma3 is not written here") as caught:
-        require_writable(SimpleNamespace(model_type="gemma3"), info)
+        require_writable(SimpleNamespace(model_type="gemma3"), {}, info)
     assert "python convert_hf_to_gguf.py FOLDER --outfile X.gguf" in caught.value.hint
     with pytest.raises(InputError, match="of the type llama3"):
-        require_writable(SimpleNamespace(**llama, rope_parameters={"rope_type": "llama3"}), info)
+        require_writable(SimpleNamespace(**llama), {"rope_type": "llama3"}, info)
     with pytest.raises(InputError, match="would read head_dim 16 as 128"):
-        require_writable(SimpleNamespace(**llama | {"model_type": "qwen3"}), info)
+        require_writable(SimpleNamespace(**llama | {"model_type": "qwen3"}), {}, info)
     info.backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     with pytest.raises(InputError, match="without a name here"):
-        require_writable(SimpleNamespace(**llama), info)
+        require_writable(SimpleNamespace(**llama), {}, info)
 
 
 TWO_PROMPTS = [("Which number is 3?", ""), ("Which number is 4?", "and why")]

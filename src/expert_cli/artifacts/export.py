@@ -22,7 +22,7 @@ import torch
 from huggingface_hub import ModelCard
 from peft import PeftModel
 from torch.nn.functional import kl_div
-from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+from transformers import AutoConfig, AutoModelForCausalLM, BitsAndBytesConfig
 
 from expert_cli.artifacts import model_card as cards
 from expert_cli.artifacts.gguf_writer import GgufType, modelfile, require_writable, write_gguf
@@ -126,6 +126,9 @@ def export_expert(
     document: dict[str, Any] = {"expert": run.expert, "base_model": run.model.name, "base_sha256": source.sha256}
     document |= {"output": str(output), "forms": whole or ["adapter"], "adapter_sha256": sha256_of(adapter / WEIGHTS)}
     document |= {"quantization": run.model.quantization}
+    if gguf is not None:
+        config = AutoConfig.from_pretrained(source.folder, local_files_only=True, trust_remote_code=False)
+        require_writable(config, dict(run.model.rope_scaling), renderer.tokenizer)
     turns = (renderer.template.user_turn(*prompt) for prompt in prompts)
     prompt = min((turn for turn in turns if "```" not in turn), key=len, default=cards.PROMPT)
     agreement: dict[str, Agreement] = {}
@@ -169,8 +172,6 @@ def _write_whole(
     exact = _held(run, "int4", dtype) if is_int4 else _held(run, "none", "fp32")
     expert = experts.open_expert(exact, trained.origin, report, widened=True)
     renderer, base, decoding = expert.renderer, expert.source.folder, decoding_for(trained)
-    if gguf is not None:
-        require_writable(expert.model.config, renderer.tokenizer)
     ids = [renderer.encode_prompt(*prompt) for prompt in prompts][:PROMPTS]
     ids += drawn_prompts(trained.origin.store, PROMPTS - len(ids), run.seed) if len(ids) < PROMPTS else []
     ids = ids or [list(range(3, 35))]

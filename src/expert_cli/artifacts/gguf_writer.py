@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,9 +28,9 @@ ARCHITECTURES = ("llama", "qwen2", "qwen3")  # model_type of transformers, gener
 _PROBE = "The 2nd   answer:\n\n  it's 12345.67 for Müller-Lüdenscheidt (SELECT a FROM b) \t{x_1: [1, 22, 333]}  \r\n 東京 don't"
 
 
-def require_writable(config: Any, tokenizer: TokenizerInfo) -> None:
-    """Raise InputError for a model that cannot be written as GGUF."""
-    rope = getattr(config, "rope_parameters", None) or {}
+def require_writable(config: Any, rope: Mapping[str, Any], tokenizer: TokenizerInfo) -> None:
+    """Raise InputError for a model that cannot be written as GGUF. rope: laid over the configuration's rotary positions."""
+    rope = {**(getattr(config, "rope_parameters", None) or {}), **rope}
     if config.model_type not in ARCHITECTURES:
         raise _refused(f"the architecture {config.model_type} is not written here ({', '.join(ARCHITECTURES)} are)")
     if rope.get("rope_type", "default") != "default":
