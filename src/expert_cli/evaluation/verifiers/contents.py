@@ -41,9 +41,8 @@ class FilledTable:
     """A table. key: the column that tells all rows apart; foreign: the table and column that a column refers to."""
 
     columns: list[str]
-    nullable: set[str]
-    key: str
     rows: list[Row]
+    key: str
     foreign: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     def values(self, column: str) -> list[Any]:
@@ -79,10 +78,7 @@ def _table(connection: Any, name: str) -> FilledTable:
     info = [row for row in connection.execute("SELECT * FROM pragma_table_xinfo(?)", (name,)) if row[6] == 0]
     columns, primary = [row[1] for row in info], [row[1] for row in info if row[5]]
     query = f"SELECT {', '.join(map(quoted, columns))} FROM {quoted(name)} LIMIT {MOST_READ}"  # noqa: S608
-    nullable = {row[1] for row in info if not row[3]}.difference(primary)
-    table = FilledTable(
-        columns, nullable, primary[0] if len(primary) == 1 else "", connection.execute(query).fetchall()
-    )
+    table = FilledTable(columns, connection.execute(query).fetchall(), primary[0] if len(primary) == 1 else "")
     if not table.key and _KEY_NAME.fullmatch(columns[0]) and 0 < len(table.rows) == len({*table.values(columns[0])}):
         table.key = columns[0]
     return table
@@ -108,12 +104,8 @@ def _drawn(
 ) -> dict[str, list[Any]]:
     """Return the columns of drawn rows. named: constants, by column in lower case; parents: what a column may refer to."""
     size, columns = rng.choice((8, 20, 40, 60)), dict[str, list[Any]]()
-    bases = [rng.choice(table.rows or [(None,) * len(table.columns)]) for _ in range(size)]
-    for column, base in zip(table.columns, zip(*bases, strict=True), strict=True):
+    for column in table.columns:
         own = table.values(column) or ["a", "b", 1, 2]
-        usual, fresh = rng.sample(own, min(len(own), rng.choice((1, 2, 3, 5, 12)))), rng.choice((0.15, 0.5, 0.9))
-        usual += [one + step for one in usual[:1] for step in (-1000, -1, 1, 1000) if isinstance(one, int | float)]
-        wanted = [one for value in named.get(column.lower(), ()) for one in near(value)]
         if column in parents:  # some of them, a few more often than the rest
             known = [*dict.fromkeys(parents[column])] or [None]
             some = rng.sample(known, max(1, round(len(known) * rng.choice((0.4, 0.7, 1)))))
@@ -122,11 +114,18 @@ def _drawn(
             more = [*range(1, size + 1)] if isinstance(own[0], int) else [*own, *(f"{own[0]} {n}" for n in range(size))]
             values = more[:size]
         else:
-            shares = 0.7 if wanted else 0, fresh, 1 - fresh
-            values = [rng.choice(rng.choices((wanted, usual, [value]), shares)[0]) for value in base]
-        empty = rng.choice((0, 0, 0.1, 0.25)) if column in table.nullable and column != table.key else 0
+            few, share = rng.sample(own, min(len(own), rng.choice((1, 2, 3, 5, 12)))), rng.choice((0.15, 0.5, 0.9))
+            few += [one + step for one in few[:1] for step in (-1000, -1, 1, 1000) if isinstance(one, int | float)]
+            wanted = [one for value in named.get(column.lower(), ()) for one in near(value)]
+            pools = rng.choices((wanted, few, own), (0.7 if wanted else 0, share, 1 - share), k=size)
+            values = [*map(rng.choice, pools)]
+        empty = rng.choice((0, 0, 0.1, 0.25)) if column != table.key else 0  # where NULL may stand
         columns[column] = [None if rng.random() < empty else value for value in values]
     return columns
+
+
+def _drawing(queries: Sequence[str], number: int) -> random.Random:
+    return random.Random("\n".join((*queries, str(number))))  # noqa: S311
 
 
 def database_contents(file: bytes, dialect: Dialect = "sqlite") -> Way:
@@ -134,8 +133,8 @@ def database_contents(file: bytes, dialect: Dialect = "sqlite") -> Way:
     source, dangling, order = opened(file), list[str](), list[str]()
     tables = read_tables(source)
     known = {column.lower() for table in tables.values() for column in table.columns}
-    empty = _emptied(source, tables)
     for name, table in tables.items():
+        source.execute(f"DELETE FROM {quoted(name)}")  # noqa: S608
         for column, (other, theirs) in table.foreign.items():
             there = f"SELECT {quoted(theirs)} FROM {quoted(other)} WHERE {quoted(theirs)} IS NOT NULL"  # noqa: S608
             dangling.append(f"DELETE FROM {quoted(name)} WHERE {quoted(column)} NOT IN ({there})")  # noqa: S608
@@ -143,8 +142,11 @@ def database_contents(file: bytes, dialect: Dialect = "sqlite") -> Way:
         waits = {name for name in left if any(of in left and of != name for of, _ in tables[name].foreign.values())}
         order.append(next((name for name in left if name not in waits), left[0]))
 
+    source.execute("VACUUM")
+    empty = bytes(source.serialize("main"))
+
     def content(queries: Sequence[str], number: int) -> bytes:
-        rng, connection = random.Random("\n".join((*queries, str(number)))), opened(empty)  # noqa: S311
+        rng, connection = _drawing(queries, number), opened(empty)
         named, made = constants(queries, dialect, known), dict[str, dict[str, list[Any]]]()
         for name in order:
             foreign = tables[name].foreign.items()
@@ -165,14 +167,6 @@ def database_contents(file: bytes, dialect: Dialect = "sqlite") -> Way:
     return content
 
 
-def _emptied(connection: Any, tables: Collection[str]) -> bytes:
-    """Return a database without the rows of tables, as an SQLite file."""
-    for name in tables:
-        connection.execute(f"DELETE FROM {quoted(name)}")  # noqa: S608
-    connection.execute("VACUUM")
-    return bytes(connection.serialize("main"))
-
-
 def constants(queries: Sequence[str], dialect: Dialect, known: Collection[str]) -> Mapping[str, list[Any]]:
     """Return the constants of queries by the known name, in lower case, that each stands behind."""
     found: dict[str, list[Any]] = defaultdict(list)
@@ -181,8 +175,6 @@ def constants(queries: Sequence[str], dialect: Dialect, known: Collection[str]) 
         for token in tokens(query, dialect):
             if token.token_type not in TEXTS and token.text.lower() in known:
                 name = token.text.lower()
-            elif token.token_type in (TokenType.LIMIT, TokenType.OFFSET):
-                name = ""
             elif token.token_type is TokenType.NUMBER:
                 found[name].append(float(token.text) if re.search("[.eE]", token.text) else int(token.text))
             elif token.token_type in (*TEXTS, TokenType.IDENTIFIER):  # a quoted name of nothing is a text to SQLite
@@ -198,47 +190,38 @@ def opened(content: bytes) -> Any:
     return connection
 
 
-_LABELS = "SELECT id, (SELECT group_concat(label, ':' ORDER BY label) FROM node_labels WHERE node_id = id) FROM nodes"
-_STORED = {int: "int", float: "real", str: "text"}
+_COLUMNS = [("edges", "type", "target_id")] + [
+    (f"{of}_props_{kind}", "key_id", "value")
+    for of in ("node", "edge")
+    for kind in ("int", "real", "text", "bool", "json")
+]
+_ODD = "source_id = target_id OR id NOT IN (SELECT min(id) FROM edges GROUP BY source_id, target_id, type)"
 
 
 def graph_contents(file: bytes) -> Way:
-    """Return what makes others of a graph: properties get values of their like, relationships other ends of the same labels.
-    file: the SQLite database that graphqlite keeps it in.
+    """Return what makes others of a graph: properties get values of their like, relationships other ends of their like; few
+    graphs have two of a type between two nodes, or one from a node to itself. file: the database that graphqlite keeps it in.
     """
-    source, alike = opened(file), defaultdict[str, list[int]](list)
-    labels = dict(source.execute(_LABELS))
-    for node, of in labels.items():
-        alike[of].append(node)
-    edges = source.execute("SELECT id, type, source_id, target_id FROM edges").fetchall()
-    tables = {f"{of}_props_{kind}": of for of in ("node", "edge") for kind in ("int", "real", "text", "bool", "json")}
-    held: dict[Any, list[tuple[int, str, Any]]] = defaultdict(list)  # what has it, and where it stands, by its key
-    for table, of in tables.items():
-        for member, key, value in source.execute(f"SELECT * FROM {table} ORDER BY 1, 2"):  # noqa: S608
-            held[of, key].append((member, table, value))
-    names = {number: name.lower() for name, number in source.execute("SELECT key, id FROM property_keys")}
-    source.execute("PRAGMA page_size = 512").fetchall()  # it is put in place of another often
-    empty = _emptied(source, ("edges", *tables))
+    keys = {number: name.lower() for name, number in opened(file).execute("SELECT key, id FROM property_keys")}
 
     def content(queries: Sequence[str], number: int) -> bytes:
-        rng, connection, seen = random.Random("\n".join((*queries, str(number)))), opened(empty), set[Any]()  # noqa: S311
-        named = constants(queries, "cypher", {*names.values()})
-        for edge, type_, *ends in edges:
-            few = rng.choice((2, 5, None))
-            start, end = (rng.choice(alike[labels[node]][:few]) for node in ends)
-            if start != end and (type_, start, end) not in seen:  # as in most graphs
-                connection.execute("INSERT INTO edges VALUES (?, ?, ?, ?)", (edge, start, end, type_))
-                seen |= {edge, (type_, start, end)}
-        missing, wanted = rng.choice((0.05, 0.1, 0.25)), rng.choice((0.2, 0.4, 0.7))
-        for (of, key), values in held.items():
-            some = rng.sample(values, min(len(values), rng.choice((1, 3, 12, 1000))))
-            for member, *_ in values:
-                _, table, value = rng.choice(some)
-                if (some_named := named.get(names[key])) and rng.random() < wanted:
-                    value = rng.choice(near(rng.choice(some_named)))
-                    table = f"{of}_props_{_STORED[type(value)]}"
-                if rng.random() >= missing and (of == "node" or member in seen):
-                    connection.execute(f"INSERT INTO {table} VALUES (?, ?, ?)", (member, key, value))  # noqa: S608
-        return bytes(connection.serialize("main"))
+        rng, graph, named = _drawing(queries, number), opened(file), constants(queries, "cypher", {*keys.values()})
+        wanted, missing = rng.choice((0.2, 0.4, 0.7)), rng.choice((0.05, 0.1, 0.25))
+        for table, of, column in _COLUMNS:
+            held = defaultdict[Any, list[tuple[int, Any]]](list)
+            for place, group, value in graph.execute(f"SELECT rowid, {of}, {column} FROM {table}"):  # noqa: S608
+                held[group].append((place, value))
+            for group, rows in held.items():
+                some = [value for _, value in rng.sample(rows, min(len(rows), rng.choice((1, 3, 12, 1000))))]
+                asked = [
+                    new for one in named.get(keys.get(group, ""), ()) for new in near(one) if type(new) is type(some[0])
+                ]
+                for place, _ in rows:
+                    new = rng.choice(asked if asked and rng.random() < wanted else some)
+                    graph.execute(f"UPDATE OR IGNORE {table} SET {column} = ? WHERE rowid = ?", (new, place))  # noqa: S608
+                    if rng.random() < missing and of != "type":
+                        graph.execute(f"DELETE FROM {table} WHERE rowid = ?", (place,))  # noqa: S608
+        graph.execute(f"DELETE FROM edges WHERE {_ODD}")  # noqa: S608
+        return bytes(graph.serialize("main"))
 
     return content

@@ -9,8 +9,8 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain, pairwise, permutations, product
-from typing import Any, ClassVar, Literal, NamedTuple
+from itertools import chain, permutations, product
+from typing import Any, ClassVar, Literal
 
 from sqlglot import Token, TokenError, Tokenizer, TokenType, tokenize
 
@@ -84,13 +84,8 @@ def orders_rows(statement: str, dialect: Dialect) -> bool:
 
 
 def orders_lists(statement: str) -> bool:
-    """Whether the order of a Cypher query's lists is defined: it collects nothing, or orders it before the last RETURN.
-
-    Cypher leaves open the order of what is collected, of labels and keys, and of a pattern that is listed, which [( begins.
-    """
-    code = words(tokens(statement, "cypher"))
-    begins = {("[", "("), *((word, mark) for word in ("COLLECT", "LABELS", "KEYS") for mark in "({")}
-    return begins.isdisjoint(pairwise(code)) or "ORDER BY" in code[: _last_return(code)]
+    """Whether the order of a Cypher query's lists is defined: it collects nothing."""
+    return "COLLECT" not in words(tokens(statement, "cypher"))
 
 
 def _last_return(code: Sequence[str]) -> int:
@@ -108,11 +103,8 @@ Flat = tuple[str, tuple[int | float, ...]]
 """A row taken apart: all but its numbers as text, to compare exactly, and the numbers."""
 
 
-class Ties(NamedTuple):
-    """All rows of an ordered query without its LIMIT, by equal sort keys; `skipped` come before those asked for."""
-
-    groups: Sequence[Sequence[Row]]
-    skipped: int = 0
+Ties = Sequence[Sequence[Row]]
+"""All rows of an ordered query without its LIMIT, by equal sort keys."""
 
 
 @dataclass(frozen=True)
@@ -134,15 +126,15 @@ def same(rows: Sequence[Row], expected: Result) -> bool:
     """Whether `rows` are the expected ones by the rule `strict`."""
     if len(rows) != len(expected.rows):
         return False
-    in_order = Ties([[row] for row in expected.rows] if expected.ordered else [expected.rows])
+    in_order = [[row] for row in expected.rows] if expected.ordered else [expected.rows]
     return _within(rows, expected.ties or in_order, expected.ordered_lists)
 
 
 def _within(rows: Sequence[Row], ties: Ties, ordered_lists: bool) -> bool:
     """Whether the rows are those asked for in an order that the ties leave open, any of those tied where a LIMIT cuts."""
-    flat, start = _flattened(rows, ordered_lists), -ties.skipped
-    for group in ties.groups:
-        part = flat[max(start, 0) : max(start + len(group), 0)]
+    flat, start = _flattened(rows, ordered_lists), 0
+    for group in ties:
+        part = flat[start : start + len(group)]
         start += len(group)
         if part and not _are_among(part, _flattened(group, ordered_lists)):
             return False
@@ -235,23 +227,19 @@ def find_ties(
     said = words(code)
     keys = max(place for place, word in enumerate(said, 1) if word == "ORDER BY")
     cut = next((n for n in range(keys, len(said)) if said[n] in ("LIMIT", "OFFSET", "FETCH", "SKIP", "FOR")), len(said))
-    tail, ways = said[cut:], ("ASC", "DESC") if dialect == "cypher" else ("ASC NULLS FIRST", "DESC NULLS LAST")
-    skips = [after for word, after in pairwise(tail) if word in ("OFFSET", "SKIP")]
-    skipped = (skips or (tail[1:2] if "," in tail else ["0"]))[0]
-    head = query[: code[cut - 1].end + 1]
+    head, ways = (
+        query[: code[cut - 1].end + 1],
+        (("ASC", "DESC") if dialect == "cypher" else ("ASC NULLS FIRST", "DESC NULLS LAST")),
+    )
     try:
         up, down = (run(f"{head}, {', '.join(f'{one} {way}' for one in columns)}") for way in ways)
     except Stopped:
         return None
-    ahead, groups, start = dict[Flat, int](), list[Sequence[Row]](), 0
+    groups, start, balance = list[Sequence[Row]](), 0, 0  # of the hashes of the rows that each run has passed
     both = (map(_rounded, _flattened(some, lists)) for some in (up, down))
-    for place, pair in enumerate(zip(*both, strict=False), start=1):
-        for row, count in zip(pair, (1, -1), strict=True):
-            ahead[row] = ahead.get(row, 0) + count
-            if not ahead[row]:
-                del ahead[row]
-        if not ahead:
+    for place, (one, other) in enumerate(zip(*both, strict=False), start=1):
+        balance += hash(one) - hash(other)
+        if not balance:
             groups.append(up[start:place])
             start = place
-    ties = Ties(groups, int(skipped) if skipped.isdigit() else 0)
-    return ties if start == len(up) == len(down) and _within(rows, ties, lists) else None
+    return groups if start == len(up) == len(down) and _within(rows, groups, lists) else None

@@ -27,23 +27,18 @@ MODULES = [
     "timers", "timers/promises", "url", "util"
 ]  # fmt: skip
 """What a program may import, with or without `node:`."""
-LANGUAGE = [
-    "Object", "Function", "Array", "Number", "Boolean", "String", "Symbol", "BigInt", "Date", "Promise", "RegExp",
-    "Error", "AggregateError", "EvalError", "RangeError", "ReferenceError", "SuppressedError", "SyntaxError", "TypeError",
-    "URIError", "Math", "JSON", "Intl", "Reflect", "Proxy", "Atomics", "Iterator", "globalThis", "Map", "Set", "WeakMap",
-    "WeakSet", "WeakRef", "FinalizationRegistry", "DisposableStack", "AsyncDisposableStack", "ArrayBuffer",
-    "SharedArrayBuffer", "DataView", "Int8Array", "Uint8Array", "Uint8ClampedArray", "Int16Array", "Uint16Array",
-    "Int32Array", "Uint32Array", "BigInt64Array", "BigUint64Array", "Float16Array", "Float32Array", "Float64Array",
-    "parseFloat", "parseInt", "isNaN", "isFinite", "decodeURI", "decodeURIComponent", "encodeURI", "encodeURIComponent",
-    "escape", "unescape", "eval", "Infinity", "NaN", "undefined"
-]  # fmt: skip
-NODE = [
-    "global", "Buffer", "URL", "URLSearchParams", "TextEncoder", "TextDecoder", "AbortController", "AbortSignal", "Event",
-    "EventTarget", "DOMException", "atob", "btoa", "crypto", "performance", "structuredClone", "queueMicrotask",
-    "setTimeout", "setInterval", "setImmediate", "clearTimeout", "clearInterval", "clearImmediate"
-]  # fmt: skip
-"""The globals that a program sees. Nothing of these lists reaches a file, the network or another process."""
-KEPT = {*LANGUAGE, *NODE, "console", "process", "require", "module", "exports"} - {"Event", "Iterator"}
+GLOBALS = """
+Object Function Array Number Boolean String Symbol BigInt Date Promise RegExp Error AggregateError EvalError RangeError
+ReferenceError SuppressedError SyntaxError TypeError URIError Math JSON Intl Reflect Proxy Atomics Iterator globalThis Map Set
+WeakMap WeakSet WeakRef FinalizationRegistry DisposableStack AsyncDisposableStack ArrayBuffer SharedArrayBuffer DataView
+Int8Array Uint8Array Uint8ClampedArray Int16Array Uint16Array Int32Array Uint32Array BigInt64Array BigUint64Array
+Float16Array Float32Array Float64Array parseFloat parseInt isNaN isFinite decodeURI decodeURIComponent encodeURI
+encodeURIComponent escape unescape eval Infinity NaN undefined
+global Buffer URL URLSearchParams TextEncoder TextDecoder AbortController AbortSignal Event EventTarget DOMException atob btoa
+crypto performance structuredClone queueMicrotask setTimeout setInterval setImmediate clearTimeout clearInterval clearImmediate
+"""
+"""What a program sees, of the language and of Node. Nothing of it reaches a file, the network or another process."""
+KEPT = {*GLOBALS.split(), "console", "process", "require", "module", "exports"} - {"Event", "Iterator"}
 """Names that always mean the same in tests, whatever an answer declares by them: its `class Map` would judge itself. The two
 that are left out are made rather than used."""
 CONFIG = {
@@ -57,8 +52,8 @@ CHECK = "check --config deno.json --no-remote --no-npm --no-lock"
 RUN = "run --no-config --import-map deno.json --no-remote --no-npm --no-lock --no-prompt --cached-only "
 RUN += f"--v8-flags=--max-old-space-size=256,--disallow-code-generation-from-strings {RUNNER.name}"
 Source = Mapping[str, Any]
-"""A text as deno's parser reads it. text: without its comments. names: what it declares at its top, and whether that is a
-value. asks: the modules it asks for, None for what it would compute.
+"""A text as deno's parser reads it. names: what it declares at its top, and whether that is a value. asks: the modules it asks
+for, None for what it would compute.
 """
 Program = tuple[str, ...]
 """An answer with its tests: as they are given, or as two modules that may run, and the names of those that they ask for."""
@@ -98,12 +93,12 @@ class TypescriptCase(Case):
         return found if isinstance(found, Grade) else _run(found, timeout_s)
 
     def result_key(self, answer: str, file: Path | None, timeout_s: float) -> Hashable:  # noqa: ARG002
-        """Return the program without comments: what it gives no one knows without the tests."""
+        """Return the program, which can be read, without spacing: what it gives no one knows without the tests."""
         readable(answer)
         source = _read([answer], max(timeout_s, TYPE_CHECK_S))[answer]
         if isinstance(source, Grade):
             raise Stopped(source.kind, source.detail)
-        return plain(source["text"].removesuffix(END)) or None
+        return plain(answer)
 
 
 def _checked(programs: Sequence[Program], limit_s: float) -> dict[Program, Program | Grade]:
@@ -146,14 +141,12 @@ def _modules(program: Program, answer: Source | Grade, tests: Source | Grade) ->
     asked = {name and name.removeprefix("node:") for name in (*answer["asks"], *tests["asks"])}
     if refused := asked.difference(MODULES):
         return Grade("refused", f"it asks for {refused.pop() or 'a module that it computes'}")
-    if not answer["text"].removesuffix(END).strip():
-        return Grade("empty", "nothing but comments")
     used = set(re.findall(r"[\w$]+", program[1])).difference(tests["names"], KEPT)
     shared = {name: "" if value else "type " for name, value in answer["names"].items() if name in used}
     exported = ", ".join(f"{kind}{name} as __answer_{name}" for name, kind in shared.items())
     imported = ", ".join(f"{kind}__answer_{name} as {name}" for name, kind in shared.items())
     tests_code = f'import {{ {imported} }} from "./answer.ts"; {program[1]}\n{END}'
-    return f"{answer['text']}\nexport {{ {exported} }};", tests_code, *asked
+    return f"{program[0]}\nexport {{ {exported} }};", tests_code, *asked
 
 
 def _faults(programs: Sequence[Program], limit_s: float) -> dict[Program, Grade]:
@@ -183,7 +176,7 @@ def _faults(programs: Sequence[Program], limit_s: float) -> dict[Program, Grade]
 def _run(program: Program, timeout_s: float) -> Grade:
     """Run an answer and its tests."""
     nonce, (answer, tests, *names) = secrets.token_hex(16), program
-    asked = json.dumps({"nonce": nonce, "names": names, "language": LANGUAGE, "node": NODE})
+    asked = json.dumps({"nonce": nonce, "names": names, "globals": GLOBALS.split()})
     output, status, _ = _deno(RUN, {"answer.ts": answer, "tests.ts": tests}, timeout_s, asked=asked)
     if not output:
         return Grade("invalid", "deno does not load it")

@@ -31,7 +31,7 @@ class _Value(Case):
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:  # noqa: ARG002  a case names none
         """Judge the whole answer, blanks around it left out."""
         is_right = self._is_right(answer.strip(), timeout_s)
-        return Grade("correct") if is_right else Grade("wrong", f"{answer.strip()[:80]!r}, not {self.criterion[:80]}")
+        return Grade("correct") if is_right else Grade("wrong", f"it is {answer.strip()[:80]!r}")
 
     @abstractmethod
     def _is_right(self, answer: str, timeout_s: float) -> bool:
@@ -105,11 +105,6 @@ class NumberCase(_Value):
     tolerance: float = Field(default=0.0, ge=0, allow_inf_nan=False)  # how far from it an answer may be
     unit: str = ""  # what may stand before or behind it, in capitals or not; nothing else may
 
-    @property
-    def expected_text(self) -> str:
-        """The number, with its unit."""
-        return f"{self.expected} {self.unit}".strip()
-
     def _is_right(self, answer: str, timeout_s: float) -> bool:
         away = abs(self.result_key(answer, None, timeout_s) - Decimal(repr(self.expected)))
         return away <= Decimal(repr(self.tolerance))
@@ -154,11 +149,6 @@ class ContainsAllCase(_Value):
 
     expected: list[str] = Field(min_length=1)  # as whole words; capitals do not count
     absent: list[str] = Field(default=[])
-
-    @property
-    def expected_text(self) -> str:
-        """The texts in a row."""
-        return ", ".join(self.expected)
 
     def _is_right(self, answer: str, timeout_s: float) -> bool:  # noqa: ARG002  nothing is run
         form = plain(answer.casefold())

@@ -1,7 +1,7 @@
-// Runs answer.ts and tests.ts beside it: one line {nonce, modules, language, node} on stdin. Writes "ready", and after the tests
+// Runs answer.ts and tests.ts beside it: one line {nonce, names, globals} on stdin. Writes "ready", and after the tests
 // the nonce with {kind, detail}. A program sees neither the nonce nor this scope, so that leaving early or printing something is no
 // success. The globals and modules that it has in common with its tests are frozen before it begins.
-const { Deno, Error, JSON, Object, Reflect, String, Symbol, Map, Set, Iterator, Intl } = globalThis;
+const { Deno, Error, JSON, Object, Reflect, String, Symbol, Map, Set, Iterator, Intl, ArrayBuffer } = globalThis;
 const { getOwnPropertyDescriptor, getPrototypeOf, ownKeys, defineProperty } = Reflect;
 const { stdin, stdout, exit } = Deno;
 const { stringify } = JSON;
@@ -11,7 +11,7 @@ const write = (text) => stdout.writeSync(encode(text));
 
 write("ready\n");
 const line = new Uint8Array(65536); // comes whole: it is shorter than what a pipe takes at once
-const { nonce, names, language, node } = JSON.parse(new TextDecoder().decode(line.subarray(0, stdin.readSync(line))));
+const { nonce, names, globals } = JSON.parse(new TextDecoder().decode(line.subarray(0, stdin.readSync(line))));
 const modules = { __proto__: null };
 for (const name of names) modules[name] = await import(`node:${name}`);
 
@@ -28,7 +28,6 @@ function fail(error) {
 for (const event of ["error", "unhandledrejection"]) addEventListener(event, (told) => fail(told.error ?? told.reason));
 
 // A property that nobody changes where it stands, while what inherits it may be given its own by an assignment.
-const OFTEN = ["constructor", "toString", "toLocaleString", "valueOf", "toJSON", "name", "message"];
 function inherited(owner, key, value, enumerable) {
   function set(own) {
     if (this === owner) throw new TypeError(`${String(key)} is read only`);
@@ -36,26 +35,25 @@ function inherited(owner, key, value, enumerable) {
   }
   defineProperty(owner, key, { get: () => value, set, enumerable, configurable: false });
 }
-function freezeFrom(roots, known, ofLanguage) {
+// Methods are not given so, which would slow them down, but for those that people assign.
+const ASSIGNED = ["constructor", "toString", "toLocaleString", "valueOf", "toJSON"];
+function freezeFrom(roots, known) {
   for (const waiting = [...roots]; waiting.length > 0; ) {
     const one = waiting.pop();
     if ((typeof one !== "object" && typeof one !== "function") || one === null || known.has(one)) continue;
     known.add(one);
     waiting.push(getPrototypeOf(one));
+    if (ArrayBuffer.isView(one)) continue; // nothing keeps its numbers as they are
     const isPrototype = getOwnPropertyDescriptor(one, "constructor")?.value?.prototype === one;
-    const isClass = getOwnPropertyDescriptor(one, "prototype")?.writable === false;
     for (const key of ownKeys(one)) {
-      const found = getOwnPropertyDescriptor(one, key);
-      const { value, get, set, configurable, enumerable, writable } = found;
+      try { one[key]; } catch {} // some are loaded when they are first asked for
+      const { value, get, set, configurable, enumerable, writable } = getOwnPropertyDescriptor(one, key);
       waiting.push(value, get, set);
-      if (writable && isPrototype && (!ofLanguage || one === Object.prototype || OFTEN.includes(key))) {
-        if (configurable) inherited(one, key, value, enumerable);
-      } else if (!ofLanguage && (isPrototype || "value" in found)) { // others load a part when they are first asked for
-        defineProperty(one, key, { ...("value" in found ? { writable: false } : {}), configurable: false });
-      }
+      const isAssigned = one === Object.prototype || typeof value !== "function" || ASSIGNED.includes(key);
+      if (!isPrototype || !writable || !isAssigned) defineProperty(one, key, { ...(writable && { writable: false }), configurable: false });
+      else if (configurable) inherited(one, key, value, enumerable);
     }
-    if (ofLanguage) Object.freeze(one);
-    else if (isClass || typeof one === "object") Reflect.preventExtensions(one);
+    Object.preventExtensions(one);
   }
 }
 // What no global names, but syntax gives: iterators, generators and their like.
@@ -78,12 +76,12 @@ const stands = {
 stands.exports = stands.module.exports;
 stands.require = (name) => modules[name.replace(/^node:/, "")]?.default ?? refuse();
 queueMicrotask(silent); // puts itself in its place when it is first called
-const kept = Object.fromEntries([...language, ...node].filter((name) => name in globalThis).map((name) => [name, globalThis[name]]));
+const kept = Object.fromEntries(globals.filter((name) => name in globalThis).map((name) => [name, globalThis[name]]));
 for (const name of Object.getOwnPropertyNames(globalThis)) if (!(name in kept)) delete globalThis[name];
 Object.assign(globalThis, stands);
 const known = new Set([globalThis, ...Object.values(stands)]);
-freezeFrom([...language.map((name) => kept[name]), ...unnamed, getPrototypeOf(globalThis)], known, true);
-freezeFrom([...node.map((name) => kept[name]), ...Object.values(modules).flatMap((one) => Object.values(one)), stands.require], known, false);
+const given = Object.values(modules).flatMap((one) => Object.values(one));
+freezeFrom([...Object.values(kept), ...unnamed, getPrototypeOf(globalThis), ...given, stands.require], known);
 for (const name in kept) defineProperty(globalThis, name, { value: kept[name], writable: false, configurable: false });
 defineProperty(globalThis, "require", { writable: false, configurable: false });
 
