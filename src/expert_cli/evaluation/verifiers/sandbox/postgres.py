@@ -59,6 +59,8 @@ CREATE ROLE judged LOGIN PASSWORD '{judged}';
 REVOKE ALL ON SCHEMA public FROM PUBLIC;
 REVOKE TEMP ON DATABASE postgres FROM PUBLIC;
 REVOKE EXECUTE ON FUNCTION pg_terminate_backend(int, bigint), pg_cancel_backend(int) FROM PUBLIC;
+ALTER DEFAULT PRIVILEGES GRANT USAGE ON SCHEMAS TO gold, judged;
+ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO gold, judged;
 """
 """The owner makes contents; gold runs the expected queries, judged the answers: both only read."""
 _KINDS: dict[str, Kind] = {
@@ -142,13 +144,10 @@ class PostgresJudge(QueryJudge):
         return found
 
     def _new_schema(self) -> str:
-        """Make a schema, the owner's current one, that readers may use. Return its name."""
-        name = f"content_{os.getpid()}_{len(self._schemas)}"
-        self._schemas.append(name)
-        grants = f"GRANT USAGE ON SCHEMA {name} TO gold, judged; ALTER DEFAULT PRIVILEGES IN SCHEMA {name} "
-        grants += "GRANT SELECT ON TABLES TO gold, judged"
-        self._owner.execute_simple(f"CREATE SCHEMA {name}; SET search_path TO {name}; {grants}")
-        return name
+        """Make a schema, the owner's current one. Return its name."""
+        self._schemas.append(f"content_{os.getpid()}_{len(self._schemas)}")
+        self._owner.execute_simple(f"CREATE SCHEMA {self._schemas[-1]}; SET search_path TO {self._schemas[-1]}")
+        return self._schemas[-1]
 
     def forget(self) -> None:
         """Give up all cases with their contents."""
@@ -162,23 +161,18 @@ class PostgresJudge(QueryJudge):
         try:
             for statement in _statements(opened(file)) if file.startswith(b"SQLite format 3\0") else [file.decode()]:
                 owner.execute_simple(statement)
-            copied = _as_sqlite(owner, schema)
-            others, tables = database_contents(copied, "postgresql"), read_tables(opened(copied))
+            others = database_contents(_as_sqlite(owner, schema), "postgresql")
         except (DatabaseError, apsw.Error, UnicodeDecodeError) as error:
             raise InputError(f"PostgreSQL cannot hold it: {_told(error)}") from error
 
         def way(queries: Sequence[str], number: int) -> Names:
-            content, names = opened(others(queries, number)), (self._new_schema(), self._new_schema())
-            for name, table in tables.items():
-                rows = _rows(content, name, table.columns)
-                for schema_, ordered in zip(names, (rows, rows[::-1]), strict=True):
-                    owner.execute_simple(
-                        f"CREATE TABLE {schema_}.{quoted(name)} (LIKE {schema}.{quoted(name)} INCLUDING ALL)"
-                    )
-                    into = f"INSERT INTO {schema_}.{quoted(name)} ({', '.join(map(quoted, table.columns))}) VALUES "  # noqa: S608
-                    for row in ordered:
+            tables, names = read_tables(opened(others(queries, number))), (self._new_schema(), self._new_schema())
+            for name, table in ((quoted(name), table) for name, table in tables.items()):
+                for new, rows in zip(names, (table.rows, table.rows[::-1]), strict=True):
+                    owner.execute_simple(f"CREATE TABLE {new}.{name} (LIKE {schema}.{name} INCLUDING ALL)")
+                    for row in rows:
                         with suppress(DatabaseError):  # of a value that does not fit
-                            owner.execute_simple(into + row)
+                            owner.execute_simple(_insert(f"{new}.{name}", map(quoted, table.columns), [row]))
             return names
 
         return (schema,), way
@@ -213,12 +207,11 @@ def _told(error: Exception) -> str:
     return str(told.get("M")) if isinstance(told, dict) else str(error)
 
 
-def _rows(content: Any, table: str, columns: Sequence[str]) -> list[str]:
-    """Return rows of a table in SQLite as PostgreSQL reads them, whatever the columns' types."""
-    found = content.execute(f"SELECT {', '.join(map(quoted, columns))} FROM {quoted(table)}")  # noqa: S608
+def _insert(table: str, columns: Iterable[str], rows: Iterable[Row]) -> str:
+    """Return what writes rows of SQLite, whatever the columns' types in PostgreSQL."""
     text: dict[type, Callable[[Any], Any]] = {bytes: lambda cell: f"\\x{cell.hex()}", type(None): lambda cell: cell}
-    texts = ([text.get(type(cell), str)(cell) for cell in row] for row in found)
-    return [f"({', '.join(map(literal, row))})" for row in texts]
+    texts = (", ".join(literal(text.get(type(cell), str)(cell)) for cell in row) for row in rows)
+    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({'), ('.join(texts)})"  # noqa: S608
 
 
 def _statements(content: Any) -> Iterable[str]:
@@ -229,14 +222,13 @@ def _statements(content: Any) -> Iterable[str]:
 
     for name, table in read_tables(content).items():
         info = content.execute("SELECT name, type, pk FROM pragma_table_info(?)", (name,)).fetchall()
-        types = [next((to for of, to in _TYPES.items() if re.search(of, row[1], re.I)), "text") for row in info]
+        types = (next((to for of, to in _TYPES.items() if re.search(of, row[1], re.I)), "text") for row in info)
         parts = [f"{named(row[0])} {type_}" for row, type_ in zip(info, types, strict=True)]
-        key = [named(column) for column, _, place in sorted(info, key=lambda row: row[2]) if place]
-        parts += [f"PRIMARY KEY ({', '.join(key)})"] if key else []
-        yield f"CREATE TABLE {named(name)} ({', '.join(parts)})"
-        rows, into = _rows(content, name, table.columns), f"{named(name)} ({', '.join(map(named, table.columns))})"
+        key = ", ".join(named(column) for column, _, place in sorted(info, key=lambda row: row[2]) if place)
+        yield f"CREATE TABLE {named(name)} ({', '.join([*parts, *([f'PRIMARY KEY ({key})'] if key else [])])})"
+        rows = content.execute(f"SELECT {', '.join(map(quoted, table.columns))} FROM {quoted(name)}").fetchall()  # noqa: S608
         for start in range(0, len(rows), FETCHED):
-            yield f"INSERT INTO {into} VALUES {', '.join(rows[start : start + FETCHED])}"  # noqa: S608
+            yield _insert(named(name), map(named, table.columns), rows[start : start + FETCHED])
 
 
 def _as_sqlite(owner: Any, schema: str) -> bytes:

@@ -1,7 +1,7 @@
 """Runs one Python answer: `python -I -S python_child.py` behind walls. A line of JSON comes in, the verdict's line goes out.
 
 {"program", "tests", "function", "args", "nonce"}: tests run where the answer's names are, and the nonce is written behind them;
-without tests, what the function returns to each of the arguments. What the answer prints goes nowhere.
+without tests, what the function returns to each of the arguments. Nobody reads what the answer prints.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def main() -> None:
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     print("ready", file=out, flush=True)
     asked = json.loads(sys.stdin.readline())
-    sys.stdin, sys.stdout, sys.stderr = io.StringIO(), _Nowhere(), _Nowhere()
+    sys.stdin, sys.stdout, sys.stderr = io.StringIO(), io.StringIO(), io.StringIO()
     reply = judged(asked)
     print(f"\n{asked['nonce']}{json.dumps(reply)}", file=out, flush=True)
     os._exit(0)
@@ -69,11 +69,6 @@ def told(error: BaseException) -> str:
     frames = (frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in ("tests", "answer"))
     place = next((f"{frame.filename}, line {frame.lineno}: " for frame in frames), "")
     return place + traceback.format_exception_only(error)[-1].strip()
-
-
-class _Nowhere(io.TextIOBase):
-    def write(self, text: str) -> int:
-        return len(text)
 
 
 if __name__ == "__main__":
