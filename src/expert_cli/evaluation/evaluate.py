@@ -113,7 +113,7 @@ def held_for(turn: str, case: Case, grammar: Grammar | None) -> Held | None:
     from expert_cli.inference.grammar import grammar_for  # the light side does without torch
 
     held = grammar_for(grammar, turn, getattr(case, "json_schema", None))
-    if held and isinstance(case, QueryCase) and case.language == "postgresql":
+    if held and isinstance(case, QueryCase) and case.dialect == "postgresql":
         return replace(held, fault=case.fault)
     return held
 

@@ -18,7 +18,7 @@ import apsw
 from sqlglot import TokenType
 
 from expert_cli.data.database_prompt import quoted
-from expert_cli.evaluation.verifiers.query_rows import TEXTS, Dialect, Row, tokens
+from expert_cli.evaluation.verifiers.query_rows import TEXTS, Dialect, tokens
 
 MOST_READ = 2_000
 _TABLES = (
@@ -38,17 +38,13 @@ Way = Callable[[Sequence[str], int], Any]
 
 @dataclass
 class FilledTable:
-    """A table. key: the column that tells all rows apart; foreign: the table and column that a column refers to."""
+    """A table. columns: what each holds, without NULL; key: the one that tells all rows apart; foreign: the table and column
+    that a column refers to.
+    """
 
-    columns: list[str]
-    rows: list[Row]
+    columns: dict[str, list[Any]]
     key: str
     foreign: dict[str, tuple[str, str]] = field(default_factory=dict)
-
-    def values(self, column: str) -> list[Any]:
-        """Return what a column holds, without NULL."""
-        place = self.columns.index(column)
-        return [row[place] for row in self.rows if row[place] is not None]
 
 
 def read_tables(connection: Any) -> dict[str, FilledTable]:
@@ -65,23 +61,22 @@ def read_tables(connection: Any) -> dict[str, FilledTable]:
             if column in table.columns and other in tables and key in tables[other].columns:
                 table.foreign[column] = other, key
     for table in tables.values():
-        for column in table.columns:
-            held = {*table.values(column)}
+        for column, held in table.columns.items():
             for name, other in tables.items() if held and column not in table.foreign else ():
                 is_named = other.key and other is not table and _refers(column, name, other.key)
-                if is_named and held <= {*other.values(other.key)}:
+                if is_named and {*held} <= {*other.columns[other.key]}:
                     table.foreign[column] = name, other.key
     return tables
 
 
 def _table(connection: Any, name: str) -> FilledTable:
     info = [row for row in connection.execute("SELECT * FROM pragma_table_xinfo(?)", (name,)) if row[6] == 0]
-    columns, primary = [row[1] for row in info], [row[1] for row in info if row[5]]
-    query = f"SELECT {', '.join(map(quoted, columns))} FROM {quoted(name)} LIMIT {MOST_READ}"  # noqa: S608
-    table = FilledTable(columns, connection.execute(query).fetchall(), primary[0] if len(primary) == 1 else "")
-    if not table.key and _KEY_NAME.fullmatch(columns[0]) and 0 < len(table.rows) == len({*table.values(columns[0])}):
-        table.key = columns[0]
-    return table
+    names, primary = [row[1] for row in info], [row[1] for row in info if row[5]]
+    query = f"SELECT {', '.join(map(quoted, names))} FROM {quoted(name)} LIMIT {MOST_READ}"  # noqa: S608
+    rows = connection.execute(query).fetchall()
+    columns = {name: [row[n] for row in rows if row[n] is not None] for n, name in enumerate(names)}
+    is_key = _KEY_NAME.fullmatch(names[0]) and 0 < len(rows) == len({*columns[names[0]]})
+    return FilledTable(columns, primary[0] if len(primary) == 1 else names[0] if is_key else "")
 
 
 def _refers(column: str, table: str, key: str) -> bool:
@@ -104,8 +99,8 @@ def _drawn(
 ) -> dict[str, list[Any]]:
     """Return the columns of drawn rows. named: constants, by column in lower case; parents: what a column may refer to."""
     size, columns = rng.choice((8, 20, 40, 60)), dict[str, list[Any]]()
-    for column in table.columns:
-        own = table.values(column) or ["a", "b", 1, 2]
+    for column, held in table.columns.items():
+        own = held or ["a", "b", 1, 2]
         if column in parents:  # some of them, a few more often than the rest
             known = [*dict.fromkeys(parents[column])] or [None]
             some = rng.sample(known, max(1, round(len(known) * rng.choice((0.4, 0.7, 1)))))

@@ -40,14 +40,10 @@ _JUDGES = {
 class QueryCase(Case):
     """A query whose rows must be those of the expected one."""
 
+    dialect: str = "cypher"  # of its queries
     expected: str = Field(min_length=1)  # one or more accepted queries, each ended by a semicolon
     rule: Literal["strict", "spider"] = "strict"  # how rows are compared: docs/JUDGING.md
     perturb: int | None = Field(default=None, ge=1, le=100)  # so many other contents are made of the first file
-
-    @property
-    def language(self) -> str:
-        """The language of its queries."""
-        return str(getattr(self, "dialect", "cypher"))
 
     @property
     def expected_text(self) -> str:
@@ -80,7 +76,7 @@ class QueryCase(Case):
         files = [file, *map(Path, self.file_names[1:])] if file else []
         case = {"expected": self.expected, "rule": self.rule, "perturb": self.perturb or 0}
         case["files"] = [f"{path.stat().st_size} {path.stat().st_mtime_ns} {path}" for path in files]
-        question, worker = {"do": do, "case": case, "answer": answer, "timeout_s": timeout_s}, _JUDGES[self.language]
+        question, worker = {"do": do, "case": case, "answer": answer, "timeout_s": timeout_s}, _JUDGES[self.dialect]
         reply = worker.ask(question, timeout_s)
         if "lacks" in reply:
             return worker.ask(
@@ -111,16 +107,13 @@ class CypherCase(QueryCase):
 
     fences = frozenset({"cypher", "neo4j", "opencypher"})
     example = Example(
-        {
-            "prompt": "Who knows?",
-            "script": "people.cypher",
-            "expected": "MATCH (p)-[:KNOWS]->(q) RETURN p.name, q.name",
-        },
-        right="MATCH (q)<-[:KNOWS]-(p) RETURN p.name, q.name",
-        wrong="MATCH (p)-[:KNOWS]->(q) RETURN q.name, p.name",
+        {"prompt": "Who knows?", "script": "people.cypher", "expected": "MATCH (p)-[:KNOWS]->() RETURN p.name"},
+        right="MATCH ()<-[:KNOWS]-(p) RETURN p.name",
+        wrong="MATCH (p)<-[:KNOWS]-() RETURN p.name",
     )
     file_key = "script"
 
+    dialect: Literal["cypher"] = "cypher"
     script: str | list[str] = Field(min_length=1)  # relative to the file of the row; a list: right means right on all
 
 

@@ -105,12 +105,8 @@ def server() -> dict[str, str]:
     return {"socket": str(home / ".s.PGSQL.5432"), **passwords}
 
 
-def _number(text: str) -> int | float:
-    return int(text) if re.fullmatch(r"-?\d{1,300}", text) else float(text)
-
-
 _READ: Mapping[int, Callable[[str], Any]] = {
-    16: "t".__eq__, 20: int, 21: int, 23: int, 26: int, 700: float, 701: float, 1700: _number, 114: json.loads, 3802: json.loads
+    16: "t".__eq__, 20: int, 21: int, 23: int, 26: int, 700: float, 701: float, 1700: float, 114: json.loads, 3802: json.loads
 }  # fmt: skip
 """By the type's oid; what has none is a text."""
 Names = tuple[str, ...]
@@ -166,13 +162,16 @@ class PostgresJudge(QueryJudge):
             raise InputError(f"PostgreSQL cannot hold it: {_told(error)}") from error
 
         def way(queries: Sequence[str], number: int) -> Names:
-            tables, names = read_tables(opened(others(queries, number))), (self._new_schema(), self._new_schema())
-            for name, table in ((quoted(name), table) for name, table in tables.items()):
-                for new, rows in zip(names, (table.rows, table.rows[::-1]), strict=True):
-                    owner.execute_simple(f"CREATE TABLE {new}.{name} (LIKE {schema}.{name} INCLUDING ALL)")
-                    for row in rows:
+            drawn, names = opened(others(queries, number)), (self._new_schema(), self._new_schema())
+            for name, table in read_tables(drawn).items():
+                for new, order in zip(names, ("ASC", "DESC"), strict=True):
+                    owner.execute_simple(
+                        f"CREATE TABLE {new}.{quoted(name)} (LIKE {schema}.{quoted(name)} INCLUDING ALL)"
+                    )
+                    columns = ", ".join(map(quoted, table.columns))
+                    for row in drawn.execute(f"SELECT {columns} FROM {quoted(name)} ORDER BY rowid {order}"):  # noqa: S608
                         with suppress(DatabaseError):  # of a value that does not fit
-                            owner.execute_simple(_insert(f"{new}.{name}", map(quoted, table.columns), [row]))
+                            owner.execute_simple(_insert(f"{new}.{quoted(name)} ({columns})", [row]))
             return names
 
         return (schema,), way
@@ -207,11 +206,11 @@ def _told(error: Exception) -> str:
     return str(told.get("M")) if isinstance(told, dict) else str(error)
 
 
-def _insert(table: str, columns: Iterable[str], rows: Iterable[Row]) -> str:
+def _insert(into: str, rows: Iterable[Row]) -> str:
     """Return what writes rows of SQLite, whatever the columns' types in PostgreSQL."""
     text: dict[type, Callable[[Any], Any]] = {bytes: lambda cell: f"\\x{cell.hex()}", type(None): lambda cell: cell}
     texts = (", ".join(literal(text.get(type(cell), str)(cell)) for cell in row) for row in rows)
-    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({'), ('.join(texts)})"  # noqa: S608
+    return f"INSERT INTO {into} VALUES ({'), ('.join(texts)})"  # noqa: S608
 
 
 def _statements(content: Any) -> Iterable[str]:
@@ -228,7 +227,7 @@ def _statements(content: Any) -> Iterable[str]:
         yield f"CREATE TABLE {named(name)} ({', '.join([*parts, *([f'PRIMARY KEY ({key})'] if key else [])])})"
         rows = content.execute(f"SELECT {', '.join(map(quoted, table.columns))} FROM {quoted(name)}").fetchall()  # noqa: S608
         for start in range(0, len(rows), FETCHED):
-            yield _insert(named(name), map(named, table.columns), rows[start : start + FETCHED])
+            yield _insert(f"{named(name)} ({', '.join(map(named, table.columns))})", rows[start : start + FETCHED])
 
 
 def _as_sqlite(owner: Any, schema: str) -> bytes:

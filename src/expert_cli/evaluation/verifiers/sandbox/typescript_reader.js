@@ -4,7 +4,6 @@ const bound = (node) =>
   !node ? [] : node.type === "Identifier" ? [node.name]
   : [...list(node.elements), ...list(node.properties), node.value, node.left, node.argument].flatMap(bound);
 const isTop = ({ parent }) => parent.type === "Program" || (/^Export/.test(parent.type) && parent.parent.type === "Program");
-const isHoisted = ({ parent }) => !parent || (!/Function|Class|Method|Static|Module/.test(parent.type) && isHoisted(parent));
 
 function create(context) {
   const names = {}, asks = [];
@@ -30,8 +29,7 @@ function create(context) {
       else named(node);
     },
     VariableDeclaration(node) {
-      const here = isTop(node) || (node.kind === "var" && isHoisted(node));
-      if (here) add(!node.declare, ...list(node.declarations).flatMap((one) => bound(one.id)));
+      if (isTop(node)) add(!node.declare, ...list(node.declarations).flatMap((one) => bound(one.id)));
     },
     "Program:exit": (node) => context.report({ node, message: JSON.stringify({ names, asks }) }),
   };

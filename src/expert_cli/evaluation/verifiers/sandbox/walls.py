@@ -2,7 +2,7 @@
 itself and becomes the program. They rest on nothing that the program could be talked out of:
 
     limits      no core file, no byte written to a file, bounded memory and processor time      (setrlimit)
-    files       but those named, none can be opened; no TCP port, no abstract socket            (Landlock, Linux 5.13)
+    files       but those named, none can be opened                                             (Landlock, Linux 5.13)
     syscalls    no socket, no process, no signal to another one, no look into another one       (seccomp, Linux 3.5)
 
 A wall that the system does not have is left out. Standard library alone: it starts once an answer, without site-packages.
@@ -69,9 +69,7 @@ def restrict_files(settings: Mapping[str, Any]) -> bool:
     if version < 1:
         return False
     rights = (1 << max(count for since, count in FILE_RIGHTS.items() if since <= version)) - 1
-    ports, scoped = (3 if version >= 4 else 0), (3 if version >= 6 else 0)
-    attributes = struct.pack("QQQ", rights, ports, scoped)[: 24 if version >= 6 else 16 if version >= 4 else 8]
-    ruleset = LIBC.syscall(CREATE_RULESET, attributes, len(attributes), 0)
+    ruleset = LIBC.syscall(CREATE_RULESET, struct.pack("Q", rights), 8, 0)
     for path in settings["read"]:
         with suppress(OSError):
             opened = os.open(path, os.O_PATH | os.O_CLOEXEC)
