@@ -24,7 +24,7 @@ from expert_cli.evaluation.cases import Cases, EvalCase, at, digest_of
 from expert_cli.evaluation.extract import extract
 from expert_cli.evaluation.verifiers.case import Case, Grade, Kind, Stopped
 from expert_cli.evaluation.verifiers.registry import VERIFIERS
-from expert_cli.evaluation.verifiers.sandbox.child_process import MEMORY_BYTES, is_network_shut, standing_walls
+from expert_cli.evaluation.verifiers.sandbox.child_process import MEMORY_BYTES, standing_walls
 from expert_cli.inference.vote import by_votes
 from expert_cli.runs.metrics import BASES, items, part, read_json
 from expert_cli.utils.process_setup import usable_cores
@@ -56,7 +56,7 @@ class Permissions:
             told = f"{command.where}: this case is judged by a program of its own, {command.case.file_names[0]}"
             raise InputError(told, "read that program; if you trust it: --allow-commands")
         answer = first.get("answer")
-        if answer and not is_network_shut():
+        if answer and not {"syscalls", "namespaces"}.intersection(standing_walls()):
             told = "answers are programs, and nothing here keeps them from the network (seccomp, network namespaces)"
             if not self.without_walls:
                 hint = "judge them on Linux; if you trust the model: --without-walls"

@@ -55,8 +55,7 @@ def test_a_command_is_run_only_where_it_is_allowed(tmp_path: Path) -> None:
 def test_programs_are_not_run_where_nothing_keeps_them_from_the_network(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: dict[str, Any]
 ) -> None:
-    for module in (child_process, judging):
-        monkeypatch.setattr(module, "standing_walls", lambda: ("limits", "files"))
+    monkeypatch.setattr(judging, "standing_walls", lambda: ("limits", "files"))
     answers = rows(tmp_path, PLAIN, case, answer="x")
     with pytest.raises(EnvironmentProblem, match=r"rows\.jsonl:2: answers .*are programs, and nothing") as raised:
         api.evaluate(answers=answers)
@@ -71,8 +70,7 @@ def test_programs_are_not_run_where_nothing_keeps_them_from_the_network(
 
 @pytest.mark.parametrize("wall", ["syscalls", "namespaces"])
 def test_either_wall_around_the_network_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wall: str) -> None:
-    for module in (child_process, judging):
-        monkeypatch.setattr(module, "standing_walls", lambda: (wall,))
+    monkeypatch.setattr(judging, "standing_walls", lambda: (wall,))
     heard = Heard()
     Permissions().require(read_cases(rows(tmp_path, PYTHON, prompt="?")), heard)
     assert heard.said == [f"walls     {wall} around answers that are programs"]

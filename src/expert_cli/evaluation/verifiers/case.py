@@ -105,18 +105,23 @@ class Case(BaseModel, ABC):
     category: str = Field(default="uncategorised", min_length=1)
 
     @abstractmethod
-    def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:
-        """Judge an answer that is readable. file: the first named. Raises Stopped, InputError, EnvironmentProblem."""
+    def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade | bool:
+        """Judge an answer that is readable, or say whether it is right. file: the first named. Raises Stopped, InputError,
+        EnvironmentProblem.
+        """
 
     def verdict(self, answer: str, file: Path | None, timeout_s: float) -> Grade:
         """Return what becomes of an answer, taken out of its text. Raises InputError, EnvironmentProblem."""
         try:
             readable(answer)
-            return self.grade(answer, file, timeout_s)
+            found = self.grade(answer, file, timeout_s)
         except Stopped as stopped:
             return stopped.verdict
         except RecursionError:
             return Grade("too_large", "nested too deep")
+        if isinstance(found, Grade):
+            return found
+        return Grade("correct") if found else Grade("wrong", f"it is {answer.strip()[:80]!r}")
 
     @property
     def expected_text(self) -> str:

@@ -52,8 +52,8 @@ CHECK = "check --config deno.json --no-remote --no-npm --no-lock"
 RUN = "run --no-config --import-map deno.json --no-remote --no-npm --no-lock --no-prompt --cached-only "
 RUN += f"--v8-flags=--max-old-space-size=256,--disallow-code-generation-from-strings {RUNNER.name}"
 Source = Mapping[str, Any]
-"""A text as deno's parser reads it. names: what it declares at its top, and whether that is a value. asks: the modules it asks
-for, None for what it would compute.
+"""A text as deno's parser reads it. text: without its comments, which can tell a compiler what not to check. names: what it
+declares at its top, and whether that is a value. asks: the modules it asks for, None for what it would compute.
 """
 Program = tuple[str, ...]
 """An answer with its tests: as they are given, or as two modules that may run, and the names of those that they ask for."""
@@ -93,12 +93,12 @@ class TypescriptCase(Case):
         return found if isinstance(found, Grade) else _run(found, timeout_s)
 
     def result_key(self, answer: str, file: Path | None, timeout_s: float) -> Hashable:  # noqa: ARG002
-        """Return the program, which can be read, without spacing: what it gives no one knows without the tests."""
+        """Return the program without comments: what it gives no one knows without the tests."""
         readable(answer)
         source = _read([answer], max(timeout_s, TYPE_CHECK_S))[answer]
         if isinstance(source, Grade):
             raise Stopped(source.kind, source.detail)
-        return plain(answer)
+        return plain(source["text"].removesuffix(END)) or None
 
 
 def _checked(programs: Sequence[Program], limit_s: float) -> dict[Program, Program | Grade]:
@@ -133,7 +133,7 @@ def _read(texts: Sequence[str], limit_s: float) -> dict[str, Source | Grade]:
 
 
 def _modules(program: Program, answer: Source | Grade, tests: Source | Grade) -> Program | Grade:
-    """Return the two modules: what the tests use of the answer's names they import, exported or not. Lines stay."""
+    """Return the two modules: the tests import the answer's names, exported or not, that they do not declare. Lines stay."""
     if isinstance(answer, Grade):
         return answer
     if isinstance(tests, Grade):
@@ -141,12 +141,14 @@ def _modules(program: Program, answer: Source | Grade, tests: Source | Grade) ->
     asked = {name and name.removeprefix("node:") for name in (*answer["asks"], *tests["asks"])}
     if refused := asked.difference(MODULES):
         return Grade("refused", f"it asks for {refused.pop() or 'a module that it computes'}")
-    used = set(re.findall(r"[\w$]+", program[1])).difference(tests["names"], KEPT)
-    shared = {name: "" if value else "type " for name, value in answer["names"].items() if name in used}
+    if not answer["text"].removesuffix(END).strip():
+        return Grade("empty", "nothing but comments")
+    own = KEPT.union(tests["names"])
+    shared = {name: "" if value else "type " for name, value in answer["names"].items() if name not in own}
     exported = ", ".join(f"{kind}{name} as __answer_{name}" for name, kind in shared.items())
     imported = ", ".join(f"{kind}__answer_{name} as {name}" for name, kind in shared.items())
     tests_code = f'import {{ {imported} }} from "./answer.ts"; {program[1]}\n{END}'
-    return f"{program[0]}\nexport {{ {exported} }};", tests_code, *asked
+    return f"{answer['text']}\nexport {{ {exported} }};", tests_code, *asked
 
 
 def _faults(programs: Sequence[Program], limit_s: float) -> dict[Program, Grade]:

@@ -5,7 +5,6 @@ since "it is not 42" holds a 42, too.
 from __future__ import annotations
 
 import re
-from abc import abstractmethod
 from decimal import Decimal
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import regex
 from pydantic import Field, FiniteFloat
 
 from expert_cli.errors import InputError
-from expert_cli.evaluation.verifiers.case import Case, Example, Grade, Labeled, Stopped, plain
+from expert_cli.evaluation.verifiers.case import Case, Example, Labeled, Stopped, plain
 
 _NUMBER = re.compile(
     r"(?P<before>[^\d\s.+-]{0,30}?)\s*"
@@ -25,20 +24,7 @@ _MINUS = str.maketrans({"\u2212": "-", "\u2013": "-"})
 _AROUND = " \t\r\n\"'`*_.:;!()[]"
 
 
-class _Value(Case):
-    """A case whose answer is looked at as it stands."""
-
-    def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:  # noqa: ARG002  a case names none
-        """Judge the whole answer, blanks around it left out."""
-        is_right = self._is_right(answer.strip(), timeout_s)
-        return Grade("correct") if is_right else Grade("wrong", f"it is {answer.strip()[:80]!r}")
-
-    @abstractmethod
-    def _is_right(self, answer: str, timeout_s: float) -> bool:
-        """Whether an answer that is text is right. Raises `Stopped`."""
-
-
-class ExactCase(_Value):
+class ExactCase(Case):
     """`expected`, the text, or several accepted ones; runs of blanks count as one. `ignore_case`."""
 
     fences = frozenset({"exact"})
@@ -52,7 +38,8 @@ class ExactCase(_Value):
         """The first accepted text."""
         return self.expected if isinstance(self.expected, str) else self.expected[0]
 
-    def _is_right(self, answer: str, timeout_s: float) -> bool:  # noqa: ARG002  nothing is run
+    def grade(self, answer: str, file: Path | None, timeout_s: float) -> bool:  # noqa: ARG002  nothing is run
+        """Compare the whole text."""
         accepted = [self.expected] if isinstance(self.expected, str) else self.expected
         return self._form(answer) in map(self._form, accepted)
 
@@ -60,7 +47,7 @@ class ExactCase(_Value):
         return plain(text.casefold() if self.ignore_case else text)
 
 
-class ChoiceCase(_Value):
+class ChoiceCase(Case):
     """`expected`, one of `labels`; the answer is one label and nothing else."""
 
     fences = frozenset({"choice"})
@@ -82,7 +69,8 @@ class ChoiceCase(_Value):
         answered = next((label for label in self.labels if _label(label) == _label(answer)), None)
         return Labeled(tuple(self.labels), self.expected, answered)
 
-    def _is_right(self, answer: str, timeout_s: float) -> bool:  # noqa: ARG002  nothing is run
+    def grade(self, answer: str, file: Path | None, timeout_s: float) -> bool:  # noqa: ARG002
+        """Compare labels. Raises `Stopped` for what is none."""
         chosen = self.labeled(answer).answered
         if chosen is None:
             raise Stopped("invalid", f"it is {answer[:80]!r}, none of the labels {', '.join(self.labels)}")
@@ -93,7 +81,7 @@ def _label(text: str) -> str:
     return plain(text.lstrip(_AROUND.replace("!", "")).rstrip(_AROUND).casefold())
 
 
-class NumberCase(_Value):
+class NumberCase(Case):
     """`expected`, a number; the answer is one, at most `tolerance` away, with or without the `unit` that the case names."""
 
     fences = frozenset({"number"})
@@ -105,8 +93,9 @@ class NumberCase(_Value):
     tolerance: float = Field(default=0.0, ge=0, allow_inf_nan=False)  # how far from it an answer may be
     unit: str = ""  # what may stand before or behind it, in capitals or not; nothing else may
 
-    def _is_right(self, answer: str, timeout_s: float) -> bool:
-        away = abs(self.result_key(answer, None, timeout_s) - Decimal(repr(self.expected)))
+    def grade(self, answer: str, file: Path | None, timeout_s: float) -> bool:
+        """Compare numbers. Raises `Stopped` for what is none."""
+        away = abs(self.result_key(answer, file, timeout_s) - Decimal(repr(self.expected)))
         return away <= Decimal(repr(self.tolerance))
 
     def result_key(self, answer: str, file: Path | None, timeout_s: float) -> Decimal:  # noqa: ARG002
@@ -117,7 +106,7 @@ class NumberCase(_Value):
         return Decimal(re.sub(r"[,_' \u00a0\u202f]", "", found["number"]))
 
 
-class RegexCase(_Value):
+class RegexCase(Case):
     """`pattern`, which the whole answer must match."""
 
     fences = frozenset({"regex"})
@@ -132,14 +121,15 @@ class RegexCase(_Value):
         except regex.error as error:
             raise InputError(f"pattern: {error}", "correct the regular expression") from error
 
-    def _is_right(self, answer: str, timeout_s: float) -> bool:
+    def grade(self, answer: str, file: Path | None, timeout_s: float) -> bool:  # noqa: ARG002
+        """Match the whole text, blanks around it left out."""
         try:
-            return regex.fullmatch(self.pattern, answer, timeout=timeout_s, concurrent=True) is not None
+            return regex.fullmatch(self.pattern, answer.strip(), timeout=timeout_s, concurrent=True) is not None
         except TimeoutError as error:
             raise Stopped("timeout", f"matching took more than {timeout_s:g} s") from error
 
 
-class ContainsAllCase(_Value):
+class ContainsAllCase(Case):
     """`expected`, texts that must all stand in the answer, and `absent`, texts that must not."""
 
     fences = frozenset({"contains_all"})
@@ -150,7 +140,8 @@ class ContainsAllCase(_Value):
     expected: list[str] = Field(min_length=1)  # as whole words; capitals do not count
     absent: list[str] = Field(default=[])
 
-    def _is_right(self, answer: str, timeout_s: float) -> bool:  # noqa: ARG002  nothing is run
+    def grade(self, answer: str, file: Path | None, timeout_s: float) -> bool:  # noqa: ARG002
+        """Look for the texts."""
         form = plain(answer.casefold())
         words = (rf"(?<!\w){re.escape(plain(text.casefold()))}(?!\w)" for text in (*self.expected, *self.absent))
         held = [re.search(word, form) is not None for word in words]

@@ -78,11 +78,6 @@ def standing_walls() -> tuple[str, ...]:
     return (*(("namespaces",) if namespace_isolation() else ()), *done.stdout.split())
 
 
-def is_network_shut() -> bool:
-    """Whether any wall here keeps a program from the network."""
-    return bool({"syscalls", "namespaces"}.intersection(standing_walls()))
-
-
 def shut_in(program: Sequence[str], readable: Sequence[str] = (), cpu_s: int = 10) -> list[str]:
     """Return the command that becomes `program` behind walls; where the system has none of them, `program` itself."""
     if os.name != "posix":

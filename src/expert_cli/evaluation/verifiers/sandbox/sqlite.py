@@ -28,7 +28,7 @@ from expert_cli.evaluation.verifiers.sandbox import child_process
 from expert_cli.evaluation.verifiers.sandbox.child_process import MAX_VALUE_BYTES, bounded
 from expert_cli.utils.text import plural
 
-LEAST_S, MOST_KEPT = 0.05, 16  # seconds that are left at least; cases that a process keeps
+MOST_KEPT = 16  # cases that a process keeps
 TRIED, QUERY_S = 4, 2.0  # contents that are tried for each that is wanted; seconds for a query
 
 
@@ -73,8 +73,7 @@ class QueryJudge(ABC):
         if contents is None:
             return {"lacks": True}
         statement = self._statement(rule, question["answer"])
-        left_s = (max(LEAST_S, end - time.monotonic()) for _ in contents)
-        ran = ((self.run(content, statement, next(left_s)), results) for content, results in contents)
+        ran = ((self.run(content, statement, end - time.monotonic()), results) for content, results in contents)
         if question["do"] == "key":
             found = [(query_rows.rows_key(rows, results), bool(rows)) for rows, results in ran]
             return {"key": hashlib.sha256(repr(found).encode()).hexdigest(), "empty": not found[0][1]}

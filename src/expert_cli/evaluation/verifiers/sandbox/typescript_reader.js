@@ -31,7 +31,16 @@ function create(context) {
     VariableDeclaration(node) {
       if (isTop(node)) add(!node.declare, ...list(node.declarations).flatMap((one) => bound(one.id)));
     },
-    "Program:exit": (node) => context.report({ node, message: JSON.stringify({ names, asks }) }),
+    "Program:exit"(node) {
+      const { text } = context.sourceCode;
+      const parts = [];
+      let last = 0;
+      for (const { range: [start, end] } of context.sourceCode.getAllComments()) {
+        parts.push(text.slice(last, start), text.slice(start, end).replace(/[^\n\r\u2028\u2029]/g, " "));
+        last = end;
+      }
+      context.report({ node, message: JSON.stringify({ text: parts.join("") + text.slice(last), names, asks }) });
+    },
   };
 }
 
