@@ -27,11 +27,11 @@ JUDGED: dict[str, tuple[str, str]] = {
     ),
     "what node gives": (
         "const bytes: Buffer = Buffer.from('a');\nconst later: NodeJS.Timeout = setTimeout(() => bytes, 1);\n"
-        f"console.log(process.env.HOME, new URL('http://a.b/c').host, structuredClone([1]), performance.now());\n{GOOD}",
+        f"console.log(new URL('http://a.b/c').host, structuredClone([1]), performance.now());\n{GOOD}",
         "correct",
     ),
     "waits at the top": ("const two = await Promise.resolve(2);\nconst f = (n: number) => two * n;", "correct"),
-    "a module of the other kind": (f"{GOOD}\nmodule.exports = {{ f }};\nexports.f = f;", "correct"),
+    "what is not there": (f"process.exit(0);\n{GOOD}", "wrong"),
     "an import of a file, even of a type": (f"import type {{ Stats }} from 'fs';\n{GOOD}", "refused"),
     "an import that is computed": (f"const m = import('node:' + 'fs');\n{GOOD}", "refused"),
     "a file of the machine": (f"export * from '/etc/passwd';\n{GOOD}", "refused"),

@@ -63,18 +63,11 @@ unnamed.push(new Intl.Segmenter().segment("")[Symbol.iterator](), Iterator.from(
 
 const refused = new Error("it asks for what is not there for programs");
 const refuse = () => { throw refused; };
-const silent = () => undefined, stream = { write: () => true, isTTY: false };
-const { platform, version, versions, hrtime, nextTick } = globalThis.process;
+const silent = () => undefined;
 const stands = {
   console: Object.fromEntries(Object.keys(console).map((name) => [name, silent])),
-  process: {
-    env: {}, argv: ["deno", "answer"], platform, version, versions, hrtime, nextTick, stdout: stream, stderr: stream,
-    exit: refuse, abort: refuse, kill: refuse, cwd: () => "/", on: silent, once: silent,
-  },
-  module: { exports: {} },
   require: (name) => modules[name.replace(/^node:/, "")]?.default ?? refuse(),
 };
-stands.exports = stands.module.exports;
 queueMicrotask(silent); // puts itself in its place when it is first called
 const kept = Object.fromEntries(globals.filter((name) => name in globalThis).map((name) => [name, globalThis[name]]));
 for (const name of Object.getOwnPropertyNames(globalThis)) if (!(name in kept)) delete globalThis[name];
