@@ -210,5 +210,4 @@ def set_rlimits(sockets: int = 0) -> None:
         from expert_cli.evaluation.verifiers.sandbox.walls import set_limits
 
         os.close(lowest_free := os.dup(0))
-        limits = {"NOFILE": lowest_free + sockets, "FSIZE": 0, "CORE": 0, "AS": ADDRESS_SPACE_BYTES}
-        set_limits({"limits": limits})
+        set_limits({"NOFILE": lowest_free + sockets, "FSIZE": 0, "CORE": 0, "AS": ADDRESS_SPACE_BYTES})

@@ -16,14 +16,10 @@ import json
 import os
 import struct
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:  # typing takes longer to load than all the rest
-    from typing import Any
-
-LIBC: Any = ctypes.CDLL(None, use_errno=True)
+LIBC = ctypes.CDLL(None, use_errno=True)
 NO_NEW_PRIVS, SET_SECCOMP, FILTER_MODE = 38, 22, 2
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
 EXECUTE, READ_FILE, READ_DIR = 1 << 0, 1 << 2, 1 << 3
@@ -53,24 +49,24 @@ Step = tuple[int, int, int, int]
 """An instruction of a filter: code, steps to jump over if true and if false, operand."""
 
 
-def set_limits(settings: Mapping[str, Any]) -> bool:
-    """Set the resource limits in `limits`; one that the system lacks, or has lower, is passed over."""
+def set_limits(limits: Mapping[str, int]) -> bool:
+    """Set resource limits; one that the system lacks, or has lower, is passed over."""
     import resource  # not on Windows, where no walls are built
 
-    for name, value in settings["limits"].items():
+    for name, value in limits.items():
         with suppress(ValueError, OSError):
             resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (value, value))
     return True
 
 
-def restrict_files(settings: Mapping[str, Any]) -> bool:
-    """Let nothing be opened but what lies below the paths in `read`, for reading and for running."""
+def restrict_files(readable: Sequence[str]) -> bool:
+    """Let nothing be opened but what lies below the readable paths, for reading and for running."""
     version = landlock_version()
     if version < 1:
         return False
     rights = (1 << max(count for since, count in FILE_RIGHTS.items() if since <= version)) - 1
     ruleset = LIBC.syscall(CREATE_RULESET, struct.pack("Q", rights), 8, 0)
-    for path in settings["read"]:
+    for path in readable:
         with suppress(OSError):
             opened = os.open(path, os.O_PATH | os.O_CLOEXEC)
             allowed = EXECUTE | READ_FILE | (READ_DIR if os.path.isdir(path) else 0)  # noqa: PTH112  pathlib takes 10 ms
@@ -79,7 +75,7 @@ def restrict_files(settings: Mapping[str, Any]) -> bool:
     return _control(NO_NEW_PRIVS, 1, None) and LIBC.syscall(RESTRICT_SELF, ruleset, 0) == 0
 
 
-def filter_syscalls(settings: Mapping[str, Any]) -> bool:  # noqa: ARG001  as the others
+def filter_syscalls() -> bool:
     """Let the kernel answer the system calls in DENIED with "not permitted"."""
     machine = MACHINES.get(os.uname().machine) if sys.platform == "linux" else None
     if machine is None or not _control(NO_NEW_PRIVS, 1, None):
@@ -128,8 +124,11 @@ def _control(option: int, value: int, more: bytes | None) -> bool:
 
 if __name__ == "__main__":
     settings = json.loads(sys.argv[1])
-    built = {"limits": set_limits, "files": restrict_files, "syscalls": filter_syscalls}
-    standing = [name for name, build in built.items() if build(settings)]
+    built = {
+        "limits": set_limits(settings["limits"]),
+        "files": restrict_files(settings["read"]),
+        "syscalls": filter_syscalls(),
+    }
     if sys.argv[2:]:
         os.execv(sys.argv[2], sys.argv[2:])  # noqa: S606  that is what it is for
-    sys.stdout.write(" ".join(standing))
+    sys.stdout.write(" ".join(name for name, is_built in built.items() if is_built))
