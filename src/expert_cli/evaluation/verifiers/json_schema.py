@@ -91,16 +91,14 @@ _WORKER = Worker(f"{__name__}:judge", "jsonschema_rs")
 
 def judge() -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
     """Return what tells where a value does not fit, "" where it does: a search that can take exponential time and memory."""
-    import jsonschema_rs
+    _validator("{}")  # loads the package while files may be opened
+    return _misfit
 
-    def held(question: Mapping[str, Any]) -> Mapping[str, Any]:
-        try:
-            _validator(question["schema"]).validate(json.loads(question["value"]))
-        except jsonschema_rs.ValidationError as error:
-            return {"misfit": f"{'/'.join(map(str, error.instance_path))}: {error.message}".removeprefix(": ")}
-        return {"misfit": ""}
 
-    return held
+def _misfit(question: Mapping[str, Any]) -> Mapping[str, Any]:
+    error = next(_validator(question["schema"]).iter_errors(json.loads(question["value"])), None)
+    place = "/".join(map(str, error.instance_path)) if error else ""
+    return {"misfit": f"{place}: {error.message}".removeprefix(": ") if error else ""}
 
 
 @lru_cache(maxsize=4096)

@@ -171,6 +171,11 @@ def test_ties(engines: dict[Dialect, Run], dialect: Dialect, query: str, groups:
         assert [sorted(name or "-" for (name,) in group) for group in ties] == [*map(sorted, groups.split())]
 
 
+def test_numbers_of_one_hash_are_told_apart(engines: dict[Dialect, Run]) -> None:
+    query, rows = "SELECT a FROM (SELECT -1 AS a UNION SELECT -2) ORDER BY a IS NULL", [(-1,), (-2,)]
+    assert find_ties(query, "sqlite", rows, engines["sqlite"], ["1"], True) == [[(-2,), (-1,)]]
+
+
 GROUPS = (((1.0, "a"), (1.0, "b")), ((2.0, "c"), (2.0, "d"), (2.0, "d")))
 
 
