@@ -104,8 +104,8 @@ def run_program(
 ) -> tuple[str, int, Path]:
     """Run a program behind walls in a folder with `files`. Return what it writes, its exit status and its folder.
 
-    readable: what it may open, "." is its folder. asked: a line that it gets once it has written one itself; its time begins
-    then. how: `stderr`, and `env` beside our own. Raises `Stopped`.
+    readable: what it may open, "." is its folder. asked: a line that it gets once it has written "ready"; its time begins
+    then. how: `stderr`, and `env` beside our own. Raises `Stopped`, EnvironmentProblem.
     """
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as made:
         folder = Path(made).resolve()
@@ -117,6 +117,8 @@ def run_program(
         child = LineProcess([*namespace_isolation(), *walls], cwd=made, **how)
         try:
             lines = [child.receive(START_S, MEMORY_BYTES)] if asked else []
+            if asked and lines != [b"ready\n"]:
+                raise EnvironmentProblem(f"{words[0]} does not start under its limits", "expert-cli doctor")
             child.send(asked, last=True)
             end = time.monotonic() + limit_s
             while not lines or lines[-1]:
