@@ -49,6 +49,7 @@ def graded(source: Path, answer: str, expected: str, timeout_s: float = 5.0, **k
     [
         ("SELECT id FROM staff WHERE name ILIKE 'A%' OR \"Dept\" = 'ops'", "SELECT 1 UNION SELECT 3", "correct"),
         ("SELECT pay * 2 FROM staff WHERE id = 1", "SELECT 21", "correct"),
+        ("SELECT sum(id) + 10000000 FROM staff", "SELECT 10000011", "wrong"),
         ("SELECT hired + INTERVAL '1 day' FROM staff WHERE id = 1", "SELECT '2020-02-01 00:00:00'::timestamp", "correct"),
         ("SELECT tags FROM trips WHERE id = 3", "SELECT '{\"k\": 1.0}'::json", "correct"),
         ("SELECT id FROM staff ORDER BY active, id DESC", "SELECT id FROM staff ORDER BY active", "correct"),

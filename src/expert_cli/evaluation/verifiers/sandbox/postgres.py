@@ -105,8 +105,12 @@ def server() -> dict[str, str]:
     return {"socket": str(home / ".s.PGSQL.5432"), **passwords}
 
 
+def _number(text: str) -> int | float:
+    return int(text) if re.fullmatch(r"-?\d{1,300}", text) else float(text)
+
+
 _READ: Mapping[int, Callable[[str], Any]] = {
-    16: "t".__eq__, 20: int, 21: int, 23: int, 26: int, 700: float, 701: float, 1700: float, 114: json.loads, 3802: json.loads
+    16: "t".__eq__, 20: int, 21: int, 23: int, 26: int, 700: float, 701: float, 1700: _number, 114: json.loads, 3802: json.loads
 }  # fmt: skip
 """By the type's oid; what has none is a text."""
 Names = tuple[str, ...]
