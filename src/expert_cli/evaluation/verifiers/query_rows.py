@@ -99,6 +99,7 @@ MAX_ORDER_LOOKS = 1_000_000
 """So many rows are looked at to find an order of columns; where that takes more, columns of the same values stay in theirs."""
 
 Row = tuple[Any, ...]
+Run = Callable[[str], Sequence[Row]]
 Flat = tuple[str, tuple[int | float, ...]]
 """A row taken apart: all but its numbers as text, to compare exactly, and the numbers."""
 
@@ -208,20 +209,13 @@ def rows_key(rows: Sequence[Row], accepted: Sequence[Result]) -> Hashable:
     return tuple(keys if all(result.ordered for result in accepted) else sorted(keys))
 
 
-def find_ties(
-    query: str,
-    dialect: Dialect,
-    rows: Sequence[Row],
-    run: Callable[[str], list[Row]],
-    columns: Sequence[str],
-    lists: bool,
-) -> Ties | None:
+def find_ties(query: str, dialect: Dialect, own: Result, run: Run, columns: Sequence[str]) -> Ties | None:
     """Return the ties of a query that orders its rows; None where they cannot be known, and only its own order is right.
 
     The query is run twice more, without its LIMIT, and with all columns of the result as further keys: once upwards, once
     downwards. Wherever both runs have passed the same rows, a group of ties ends. So keys need not be among the columns.
 
-    columns: what the query can order by each column of its result; lists: the order of a list's items counts.
+    own: what it returned; columns: what it can order by each column of that.
     """
     code = [*outer(query, dialect)]
     said = words(code)
@@ -234,10 +228,10 @@ def find_ties(
     except Stopped:
         return None
     groups, start, balance = list[Sequence[Row]](), 0, 0  # of the hashes of the rows that each run has passed
-    both = (map(_rounded, _flattened(some, lists)) for some in (up, down))
+    both = (map(_rounded, _flattened(some, own.ordered_lists)) for some in (up, down))
     for place, (one, other) in enumerate(zip(*both, strict=False), start=1):
         balance += hash(repr(one)) - hash(repr(other))  # that of -1 alone is that of -2
         if not balance:
             groups.append(up[start:place])
             start = place
-    return groups if start == len(up) == len(down) and _within(rows, groups, lists) else None
+    return groups if start == len(up) == len(down) and _within(own.rows, groups, own.ordered_lists) else None

@@ -163,7 +163,7 @@ def test_ties(engines: dict[Dialect, Run], dialect: Dialect, query: str, groups:
     except Stopped:
         rows = [("x",)]  # an engine that does not take the query: nor does it take the longer one
     columns = re.findall(r"(?<=RETURN )p\.n(?= )", query) or ["m"] if dialect == "cypher" else ["1"]
-    ties = find_ties(query, dialect, rows, engines[dialect], columns, True)
+    ties = find_ties(query, dialect, Result(rows), engines[dialect], columns)
     if groups is None:
         assert ties is None
     else:
@@ -173,7 +173,7 @@ def test_ties(engines: dict[Dialect, Run], dialect: Dialect, query: str, groups:
 
 def test_numbers_of_one_hash_are_told_apart(engines: dict[Dialect, Run]) -> None:
     query, rows = "SELECT a FROM (SELECT -1 AS a UNION SELECT -2) ORDER BY a IS NULL", [(-1,), (-2,)]
-    assert find_ties(query, "sqlite", rows, engines["sqlite"], ["1"], True) == [[(-2,), (-1,)]]
+    assert find_ties(query, "sqlite", Result(rows), engines["sqlite"], ["1"]) == [[(-2,), (-1,)]]
 
 
 GROUPS = (((1.0, "a"), (1.0, "b")), ((2.0, "c"), (2.0, "d"), (2.0, "d")))

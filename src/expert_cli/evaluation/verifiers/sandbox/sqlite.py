@@ -13,6 +13,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -61,8 +62,7 @@ class QueryJudge(ABC):
         """Make the contents of a case, and run its expected queries. Raises InputError."""
         if len(self._cases) >= MOST_KEPT:
             self.forget()
-        made = self._contents(files, case["expected"], case["rule"], case["perturb"])
-        self._cases[json.dumps(case)] = [*made]
+        self._cases[json.dumps(case)] = [*self._contents(case, files)]
 
     def __call__(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return a verdict, a key or what is lacking. Raises `Stopped`, InputError."""
@@ -103,15 +103,14 @@ class QueryJudge(ABC):
             raise Stopped("refused", first.text)
         return statements[0]
 
-    def _contents(
-        self, files: Mapping[str, str], expected: str, rule: Rule, perturb: int
-    ) -> Iterator[tuple[Any, list[Result]]]:
+    def _contents(self, case: Mapping[str, Any], files: Mapping[str, str]) -> Iterator[tuple[Any, list[Result]]]:
         """Yield each content of a case and its results, files first. Raises InputError for an expected query that fails.
 
         Others count on which the expected queries have one result each, whichever way round unordered rows are read, that holds
         something.
         """
-        queries, ways = self._statements(rule, expected), list[Way]()
+        rule, perturb, ways = case["rule"], case["perturb"], list[Way]()
+        queries = self._statements(rule, case["expected"])
         if not queries:
             raise InputError("no expected query", "write the query whose rows are right")
         for path, file in files.items():
@@ -122,7 +121,7 @@ class QueryJudge(ABC):
                 raise InputError(f"{path}: {error}", "correct the file that the case names") from error
             except Stopped as stopped:
                 told = f"the expected query fails on {path}: {stopped.detail}"
-                raise InputError(told, f"correct the case's query: {expected[:200]}") from stopped
+                raise InputError(told, f"correct the case's query: {case['expected'][:200]}") from stopped
             ways.append(way)
         for content in (ways[0](queries, number) for number in range(TRIED * perturb)):
             with suppress(Stopped):
@@ -141,8 +140,9 @@ class QueryJudge(ABC):
             return Result(rows, "ORDER BY" in query_rows.words(query_rows.tokens(query, self.dialect)), lists)
         if not query_rows.orders_rows(query, self.dialect):
             return Result(rows, False, lists)
+        own = Result(rows, True, lists)
         columns = self.columns or [str(place) for place, _ in enumerate(rows[0] if rows else (), start=1)]
-        return Result(rows, True, lists, query_rows.find_ties(query, self.dialect, rows, run, columns, lists))
+        return replace(own, ties=query_rows.find_ties(query, self.dialect, own, run, columns))
 
 
 _UNKNOWN_NAME = re.compile("no such (table|column): |cannot join using column ")
