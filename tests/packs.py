@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
 from expert_cli.data.encode import Encoded
@@ -17,6 +18,8 @@ from expert_cli.data.store.build import build
 from expert_cli.data.store.lookup import StoreKey
 from expert_cli.data.store.store_files import Documents, write_shard
 from expert_cli.manifest.keys.loader import Overflow, Packing
+from expert_cli.model.kernels import attention
+from expert_cli.model.kernels.attention_backends import attention_backend
 from expert_cli.utils.files import FileHashCache
 from expert_cli.utils.reporter import NullReporter
 
@@ -87,3 +90,14 @@ def model_inputs(collate: Collator, *packs: dict[str, torch.Tensor]) -> Batch:
     """Return what a model is given of a batch: all but what is counted for the Trainer."""
     batch = collate(packs)
     return {name: value for name, value in batch.items() if name not in ("real_tokens", "trained_tokens")}
+
+
+def let_documents_leak(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every document of a pack see those before it."""
+
+    def leaky(module: Any, query: Any, *rest: Any, **settings: Any) -> Any:
+        settings["cu_seq_lens_q"] = torch.tensor([0, query.shape[2]], dtype=torch.int32)
+        return attention.per_document_sdpa(module, query, *rest, **settings)
+
+    registered = attention_backend("documents").registered
+    monkeypatch.setitem(attention.AttentionInterface._global_mapping, registered, leaky)

@@ -11,12 +11,13 @@ import torch
 from safetensors.torch import load_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from expert_cli.errors import InputError, IntegrityError
+from expert_cli.errors import EnvironmentProblem, InputError, IntegrityError
 from expert_cli.pipeline.train import RunOptions
 from expert_cli.runs.metrics import read_json
 from expert_cli.runs.run_paths import RunPaths
 from expert_cli.utils.files import sha256_of
 from tests import manifests, tiny
+from tests.packs import let_documents_leak
 from tests.train.projects import logged, project, train
 
 
@@ -47,6 +48,13 @@ def test_an_adapter_is_written_through_no_link(tmp_path: Path) -> None:
     assert not list((tmp_path / "elsewhere").iterdir())
     assert not (output / "adapter").is_symlink()
     assert (output / "adapter" / "adapter_model.safetensors").is_file()
+
+
+def test_a_model_whose_documents_see_each_other_is_not_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    let_documents_leak(monkeypatch)
+    with pytest.raises(EnvironmentProblem, match="packed documents are not what they are alone"):
+        train(project(tmp_path))
+    assert not (tmp_path / "weights" / "tiny-llama" / "metrics.jsonl").exists()
 
 
 def test_same_seed_same_bytes_other_seed_other_bytes(tmp_path: Path) -> None:

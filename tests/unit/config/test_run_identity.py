@@ -137,6 +137,10 @@ def test_every_setting_is_in_it(run: RunConfig) -> None:
     assert {f"{name}.{one.name}" for name, block in blocks.items() for one in fields(block)} < set(of(run))
 
 
+def test_what_was_decided_can_be_changed_nowhere(run: RunConfig) -> None:
+    hash(run)  # raises where it, or a part of it, is not frozen
+
+
 @pytest.mark.parametrize("content", ["", '{"identity": 1}'])
 def test_what_is_no_run_json_is_named(tmp_path: Path, run: RunConfig, content: str) -> None:
     (tmp_path / "run.json").write_text(content, encoding="utf-8")

@@ -9,7 +9,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
 from packaging.requirements import Requirement
 
 from expert_cli.doctor import checks, probes
@@ -18,9 +17,9 @@ from expert_cli.doctor.checks import attempt as attempted
 from expert_cli.errors import EnvironmentProblem
 from expert_cli.hardware.machine import Gpu, Machine
 from expert_cli.hardware.nvml import Driver
-from expert_cli.model.kernels import attention
-from expert_cli.model.kernels.attention_backends import BACKENDS, attention_backend
+from expert_cli.model.kernels.attention_backends import BACKENDS
 from tests.machines import MI300X
+from tests.packs import let_documents_leak
 
 ABSENT = Driver("", None, "NVML Shared Library Not Found")
 HERE = Driver("580.65", (13, 0), "")
@@ -138,12 +137,7 @@ def test_the_attention_of_training_keeps_documents_apart_here() -> None:
 
 
 def test_attention_that_leaks_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def leaky(module: Any, query: Any, *rest: Any, **settings: Any) -> Any:
-        settings["cu_seq_lens_q"] = torch.tensor([0, query.shape[2]], dtype=torch.int32)
-        return attention.per_document_sdpa(module, query, *rest, **settings)
-
-    registered = attention_backend("documents").registered
-    monkeypatch.setitem(attention.AttentionInterface._global_mapping, registered, leaky)
+    let_documents_leak(monkeypatch)
     line = attempt("attention, documents")
     assert (line.state, "differ from each alone" in line.found) == ("fail", True)
 
