@@ -15,12 +15,13 @@ from huggingface_hub import ModelCard
 
 import expert_cli
 from expert_cli import api
-from expert_cli.errors import ExpertError
+from expert_cli.errors import ExpertError, InputError
 from expert_cli.inference.expert import open_expert
 from expert_cli.inference.expert_config import GenerationConfig, generation_config
 from expert_cli.runs.metrics import read_json
 from expert_cli.utils.files import sha256_of
 from expert_cli.utils.reporter import NullReporter
+from tests.reporters import Heard
 from tests.train.projects import command, manifest_with, trained_in, valid
 
 SETTINGS = GenerationConfig(max_new_tokens=8, batch_size=4)
@@ -119,8 +120,13 @@ def edit(name: str, *keys: str, value: Any) -> Any:
     return change
 
 
+def damage(run: Path) -> None:
+    (run / "adapter/adapter_model.safetensors").write_bytes(b"x" * 100)
+
+
 REFUSED = {
-    "damaged": (lambda run: (run / "adapter/adapter_model.safetensors").write_bytes(b"x" * 100), 6, "is not the file"),
+    "damaged": (damage, 6, "is not the file"),
+    "damaged, and nothing tells": (lambda run: (damage(run), (run / "COMPLETE").unlink()), 6, "cannot be read"),
     "another base": (edit("run.json", "model", "sha256", value="0" * 64), 2, "was trained on"),
     "another template": (
         edit("run.json", "identity", "template", value="alpaca, '</s>', ''"),
@@ -139,6 +145,15 @@ def test_what_does_not_go_together_is_refused(expert: Path, tmp_path: Path, chan
         api.evaluate(tmp_path / "run", max_new_tokens=8, offline=True)
     assert caught.value.exit_code == code
     assert words in f"{caught.value.message} {caught.value.hint}"
+
+
+def test_what_cannot_be_judged_is_told_before_the_model_is_loaded(expert: Path, tmp_path: Path) -> None:
+    (tmp_path / "judge.py").touch()
+    (tmp_path / "cases.jsonl").write_text('{"prompt": "?", "verifier": "command", "command": "judge.py"}')
+    heard = Heard()
+    with pytest.raises(InputError, match="judged by a program of its own"):
+        api.evaluate(expert, cases=tmp_path / "cases.jsonl", offline=True, reporter=heard)
+    assert not [line for line in heard.said if "loading" in line and str(expert) in line]
 
 
 class Counting(NullReporter):  # it is its own bar

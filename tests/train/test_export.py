@@ -16,9 +16,9 @@ from typing import Any
 import gguf
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from tokenizers import pre_tokenizers
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from expert_cli.artifacts.export import compare, export_expert, log_probs
 from expert_cli.artifacts.gguf_writer import require_writable
@@ -131,13 +131,21 @@ def test_the_command(expert: Path, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-def test_a_failure_leaves_nothing(expert: Path, tmp_path: Path) -> None:
-    damaged = shutil.copytree(expert, tmp_path / "run" / "one")
-    (damaged / "adapter" / "adapter_model.safetensors").write_bytes(b"x" * 64)
-    (damaged / "COMPLETE").unlink()
-    with pytest.raises(IntegrityError, match="cannot be read"):
-        exported(damaged, tmp_path / "out", merge=True)
-    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+def test_what_was_written_is_read_again_and_a_failure_leaves_nothing(
+    expert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save = PreTrainedModel.save_pretrained
+
+    def spoiling(model: Any, folder: Path, **how: Any) -> None:
+        save(model, folder, **how)
+        weights = load_file(folder / "model.safetensors")
+        weights["model.norm.weight"].fill_(float("nan"))
+        save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+    monkeypatch.setattr(PreTrainedModel, "save_pretrained", spoiling)
+    with pytest.raises(IntegrityError, match="what was written is not what was trained"):
+        exported(expert, tmp_path / "out", merge=True)
+    assert [*tmp_path.iterdir()] == []
 
 
 def test_no_path_of_this_machine_leaves(expert: Path, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from expert_cli.errors import EnvironmentProblem, InputError, IntegrityError
+from expert_cli.errors import EnvironmentProblem, InputError, IntegrityError, TrainingFailed
 from expert_cli.pipeline.train import RunOptions
 from expert_cli.runs.metrics import read_json
 from expert_cli.runs.run_paths import RunPaths
@@ -55,6 +55,12 @@ def test_a_model_whose_documents_see_each_other_is_not_trained(tmp_path: Path, m
     with pytest.raises(EnvironmentProblem, match="packed documents are not what they are alone"):
         train(project(tmp_path))
     assert not (tmp_path / "weights" / "tiny-llama" / "metrics.jsonl").exists()
+
+
+def test_doras_magnitudes_that_stand_still_end_a_run(tmp_path: Path) -> None:
+    """As they would in bf16: a step is too small to be seen."""
+    with pytest.raises(TrainingFailed, match=r"none of the \d+ DoRA magnitude vectors moved"):
+        train(project(tmp_path, adapter_type="dora", learning_rate=1e-12, max_steps=2))
 
 
 def test_same_seed_same_bytes_other_seed_other_bytes(tmp_path: Path) -> None:

@@ -26,8 +26,9 @@ HERE = Driver("580.65", (13, 0), "")
 CPU = Machine("Linux", 8, 32_000_000_000, (), False, "", (("python", "3.11.7"), ("torch", "2.13.0+cpu")))
 
 
-def test_a_gpu_with_a_cpu_torch_is_the_first_word() -> None:
-    line = checks.torch_build(replace(CPU, gpus=(Gpu("NVIDIA H200", 1, (9, 0)),)), ABSENT)
+def test_a_gpu_with_a_cpu_torch_is_the_first_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks.machine, "inspect", lambda: replace(CPU, gpus=(Gpu("NVIDIA H200", 1, (9, 0)),)))
+    line = next(checks.told())
     assert (line.name, line.state) == ("torch build", "fail")
     assert line.found.startswith("NVIDIA H200 is here, but the installed torch is a CPU build")
     assert line.fix.startswith("pip install torch --index-url https://download.pytorch.org/whl/cu")

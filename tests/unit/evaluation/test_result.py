@@ -29,6 +29,7 @@ def judged(tmp_path: Path, *answers: str, **more: Any) -> Evaluation:
 def test_the_figures(tmp_path: Path) -> None:
     found = judged(tmp_path, "1", "```json\n1\n```", "2", "3", "4", "5", "{", "").as_json()
     assert (found["cases"], found["correct"], found["accuracy"]) == (8, 2, 0.25)
+    assert found["ci95"] == pytest.approx([0.0715, 0.5907], abs=1e-4), "Wilson's, of 2 in 8"
     assert found["by_category"]["easy"]["accuracy"] == 1.0
     assert found["by_category"]["hard"]["accuracy"] == 0.0
     assert found["failures"] == {"wrong": 4, "invalid": 1, "empty": 1}

@@ -5,6 +5,7 @@ very steps it would have taken, with every optimizer the tool offers.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import sys
@@ -188,6 +189,24 @@ def test_what_is_not_ours_is_left_alone(tmp_path: Path) -> None:
 def _no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only a power cut loses what was written and not synced; a kill does not, and syncing takes most of the time."""
     monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+@posix
+def test_all_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A power cut behind the renaming finds the whole checkpoint."""
+    done: list[str] = []
+    sync, rename = os.fsync, Path.rename
+
+    def synced(handle: int) -> None:
+        done.append(re.sub(r"^\.(.+)\.[\w-]+\.tmp$", r"\1", Path(f"/proc/self/fd/{handle}").readlink().name))
+        sync(handle)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "rename", lambda path, to: done.append("renamed") or rename(path, to))
+    written(tmp_path, 5)
+    at = done.index("renamed")
+    assert {*FILES, ".writing-5"} <= {*done[:at]}
+    assert done[at:] == ["renamed", tmp_path.name]
 
 
 def in_child(work: Callable[[], Any]) -> int:

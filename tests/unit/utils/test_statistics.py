@@ -33,9 +33,9 @@ def test_a_mean_and_its_interval() -> None:
 
 
 def test_a_ratio_of_pairs() -> None:
-    found = paired_ratio([math.e, math.e**3], [1.0, 1.0])
+    found = paired_ratio([math.e**3, math.e**2], [1.0, math.e])
     assert found.mean == pytest.approx(math.e**2)
-    # logs 1 and 3: sd sqrt(2), standard error 1
+    # logs 3 and 1: sd sqrt(2), standard error 1
     assert found.ci95 == pytest.approx((math.exp(2 - 12.7062), math.exp(2 + 12.7062)))
     assert paired_ratio([3.0], [2.0]).as_json() == {"mean": pytest.approx(1.5), "ci95": None}
 

@@ -69,13 +69,6 @@ def test_packs_are_as_full_as_those_of_best_fit_to_one_per_cent(seed: int, capac
 # The order of an epoch
 
 
-@pytest.mark.parametrize("packs", [0, 1, 2, 1023, 99_991])
-def test_every_index_comes_once(packs: int) -> None:
-    order = epoch_order(packs, 42, 3)
-    assert len(order) == packs
-    assert np.sort(order).tolist() == list(range(packs))
-
-
 def test_the_order_is_frozen() -> None:
     """A run resumed by a later version goes on in the same order."""
     assert epoch_order(10, 42, 0).tolist() == [6, 4, 2, 3, 5, 9, 7, 8, 0, 1]

@@ -163,10 +163,12 @@ def test_a_full_disk_leaves_no_debris_and_the_old_store_intact(tmp_path: Path) -
 
 
 def test_a_stale_store_says_what_changed(tmp_path: Path) -> None:
-    make(tmp_path)
-    found = state(tmp_path, StoreKey((("format", "1"), ("train data", "xyz"), ("template", "chatml"))))
+    home, other = make(tmp_path), StoreKey((("format", "1"), ("train data", "xyz"), ("template", "chatml")))
+    found = state(tmp_path, other)
     assert found.state == "stale"
     assert found.changes == ("train data: abc -> xyz", "template: nothing -> chatml")
+    home.rename(tmp_path / other.name)
+    assert state(tmp_path, other).state == "damaged", "it holds another key than its name says"
 
 
 BUILDER = """
