@@ -13,8 +13,13 @@ from filelock import FileLock
 from typer.testing import CliRunner
 
 from expert_cli.cli import app
+from expert_cli.config.plan import make_plan
+from expert_cli.config.resolve import Overrides
 from expert_cli.data.store import build
 from expert_cli.pipeline.pretokenize import token_texts
+from expert_cli.pipeline.staging import staged_inputs
+from expert_cli.pipeline.training_data import resolve_inputs
+from expert_cli.utils.reporter import NullReporter
 from tests import tiny
 from tests.train import projects
 from tests.train.projects import valid
@@ -117,7 +122,9 @@ def test_staged_data_gives_the_same_key_and_store(tmp_path: Path) -> None:
     (plain,) = pretokenize("-m", manifest)
     (staged,) = pretokenize("-m", manifest, "--stage", tmp_path / "fast", "--output", tmp_path / "out")
     assert staged["key"] == plain["key"]
-    assert [path.name for path in (tmp_path / "fast").rglob("*.jsonl")] == ["train.jsonl"]
+    (copy,) = (tmp_path / "fast").rglob("*.jsonl")
+    inputs = resolve_inputs(make_plan(manifest, projects.here(), Overrides()).run, NullReporter())
+    assert staged_inputs(inputs, tmp_path / "fast", NullReporter()).located.files() == [copy]
 
 
 def test_what_evaluates_and_stands_in_the_training_rows_is_told_and_kept(

@@ -23,8 +23,6 @@ CASES: dict[str, tuple[tuple[str, ...], int, str]] = {
     "an unknown key": (("train", "-m", "typo.json"), 2, "training.config.learning_rte: unknown key, nearest known: learning_rate"),
     "many unknown keys": (("train", "-m", "typos.json"), 2, ".and 2 more: expert-cli validate typos.json"),
     "a GPU that is not there": ((*TRAIN, "--device", "cuda"), 3, "--device cuda: no usable GPU"),
-    "set: an unknown key": ((*TRAIN, "--set", "training.config.learning_rte=1"), 2, "--set: unknown key training.config.learning_rte"),
-    "set: a wrong value": ((*TRAIN, "--set", "rank=many"), 2, '--set rank=many: must be a whole number, is .?"many'),
     "validate: a folder": (("validate", "."), 2, "folder"),
     "validate: nothing there": (("validate", "no/such.json"), 2, "No such file"),
     "validate: a device": (("validate", "/dev/zero"), 2, "device"),

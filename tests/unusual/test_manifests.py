@@ -48,7 +48,6 @@ GOOD = json.dumps(manifests.small())
 FAULTS: dict[str, tuple[Change | str | bytes, str, str]] = {
     "no name": ({"name": MISSING}, "name", "missing|needed|required"),
     "a name with a zero": ({"name": "a\0b"}, "name", "."),
-    "no data set": ({"training.dataset": MISSING}, "training.dataset", "."),
     "a base model without a name": ({"base_models": [{}]}, "base_models[0].name", "."),
     "two base models of one name, the second wrong": ({"base_models": [{"name": "a/b"}, {"name": "a/b", "quantization": "int3"}]}, "base_models[1].quantization", "int3"),
     "two base models of one name, the second's settings wrong": ({"base_models": [{"name": "a/b"}, {"name": "a/b", "config": {"rank": -1}}]}, "base_models[1].config.rank", "-1"),
@@ -67,7 +66,7 @@ FAULTS: dict[str, tuple[Change | str | bytes, str, str]] = {
     "a peak behind the end": ({C + "lr_scheduler": "one_cycle", C + "lr_scheduler_kwargs": {"pct_start": 2}}, C + "lr_scheduler_kwargs", "pct_start"),
     "both number formats": ({C + "fp16": True, C + "bf16": True}, C, "fp16.*bf16|bf16.*fp16"),
     "a slice of words": ({D + "path": "x.jsonl::train[abc]"}, D + "path", "abc"),
-    "a path with a zero": ({D + "path": "a\0b"}, D + "path", "."),
+    "a path whose backslashes are none": ({D + "path": "C:\new\rows.jsonl"}, D + "path", r"without control characters \(write a backslash as"),
     "a share of one": ({D + "validation_split": 1.0}, D + "validation_split", "1"),
     "tasks without their type": ({D + "tasks": {}, D + "type": "multi_task"}, D + "tasks", "."),
     "a mapping of numbers": ({D + "field_mapping": {"instruction": 1}}, D + "field_mapping.instruction", "."),
@@ -76,7 +75,7 @@ FAULTS: dict[str, tuple[Change | str | bytes, str, str]] = {
     "accuracy that nobody measures": ({C + "metric_for_best_model": "execution_accuracy", C + "load_best_model_at_end": True}, C + "metric_for_best_model", "eval_loss"),
     "a key that comes twice": (GOOD.replace('"rank": 4', '"rank": 4, "rank": 8'), "rank", "twice|again|duplicate"),
     "an empty file": ("", "", "."),
-    "a list": ("[]", "", "object|list"),
+    "a list": ("[]", "", "is not an object"),
     "a manifest that is cut": (GOOD[:-5], "", "."),
     "words after the end": (GOOD + " x", "", "."),
     "depth without end": ('{"a":' * 20_000 + "1" + "}" * 20_000, "", "."),
@@ -153,6 +152,7 @@ def test_the_fault_is_named(tmp_path: Path, raw: Change | str | bytes, key: str,
     assert key in (first.key or "") or key in first.message, first
     assert re.search(why, f"{first.message} {first.suggestion}"), first
     assert first.line >= 1
+    assert first.message.isprintable()
 
 
 @pytest.mark.parametrize("name", ["../../x", "/srv/x", "..", ".", "~", "C:\\x", "con", "专家一", "a/../../b", "-rf"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -54,25 +53,6 @@ def test_every_name_of_another_tool_leads_to_a_key_there_is() -> None:
     for foreign, ours in OTHER_TOOLS.items():
         if ours in TrainingConfig.model_fields:
             assert nearest(foreign, TrainingConfig.model_fields) == ours
-
-
-@pytest.mark.parametrize("written", [json.dumps([1, 2]), '"text"', "3"])
-def test_a_manifest_is_an_object(tmp_path: Path, written: str) -> None:
-    path = tmp_path / "manifest.json"
-    path.write_text(written, encoding="utf-8")
-    with pytest.raises(ManifestError, match="is not an object"):
-        load_manifest(path)
-
-
-@pytest.mark.parametrize("path", ["C:\new\rows.jsonl", "data\train.jsonl", "a\x00b", "\x7f"])
-def test_a_path_with_control_characters_is_refused_and_printed_escaped(tmp_path: Path, path: str) -> None:
-    manifest = manifests.small()
-    manifest["training"]["dataset"]["path"] = path
-    with pytest.raises(ManifestError) as caught:
-        load_manifest(manifests.write(tmp_path, manifest))
-    (fault,) = caught.value.faults
-    assert "without control characters (write a backslash as" in fault.message
-    assert fault.message.isprintable()
 
 
 SETTINGS = {

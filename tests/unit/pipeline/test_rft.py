@@ -60,7 +60,7 @@ def test_categories_part_prompts_that_name_no_file_or_are_judged_by_one_program(
     assert told == {"prompts": 16, "parts": 2, "of": 8, "by": "categories of prompts"}
     assert not {one.case.category for one in sampled} & {one.case.category for one in held}
     (tmp_path / "judge.py").touch()
-    rows = [{**one, "verifier": "command", "command": "judge.py", "expected": "7"} for one in PROMPTS]
+    rows = [{**one, "verifier": "command", "command": "judge.py"} for one in PROMPTS]
     assert parted(settings_of(tmp_path, rows), 42)[2] == told
     with pytest.raises(InputError, match="all prompts share one file and one category: none can be held back"):
         parted(settings_of(tmp_path, [query(0, "a"), query(1, "a")]), 42)
@@ -89,6 +89,10 @@ def test_prompts_that_an_evaluation_asks_are_refused_by_name(tmp_path: Path) -> 
     with pytest.raises(InputError, match=r"1 of 66 prompts are cases of .*prompts\.jsonl:4 asks what .*cases\.jsonl:1"):
         read_prompts(plan, settings, NOTHING, NullReporter())
     plan.own_cases.unlink()
+    (tmp_path / "judge.py").touch()
+    rows = [{**one, "verifier": "command", "command": "judge.py"} for one in PROMPTS]
+    with pytest.raises(InputError, match="judged by a program of its own"):
+        read_prompts(plan, settings_of(tmp_path, rows), NOTHING, NullReporter())
     settings = settings_of(tmp_path, PROMPTS, [prompt(100) | {"id": "same"}])
     with pytest.raises(InputError, match="1 of 64 prompts are held-back prompts, too"):
         read_prompts(plan, settings, NOTHING, NullReporter())
