@@ -6,11 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from expert_cli.config.resolve import Overrides
+from expert_cli.data.packing.packed_dataset import PackedDataset
 from expert_cli.errors import InputError
+from expert_cli.estimate import memory_estimate
 from expert_cli.estimate.memory_estimate import Step, activation_bytes, head_bytes, linear_weights, stored_bytes
 from expert_cli.estimate.throughput import probe, probe_overrides, speed
 from expert_cli.manifest.key import AdapterType, Dtype, Quantization
@@ -26,6 +29,7 @@ from tests import manifests, run_blocks, tiny
 from tests.adapted import WAYS, meta_model
 from tests.live_memory import Alive
 from tests.machines import CPU
+from tests.packs import Lengths
 
 TOKENS = 256
 ODD = {"hidden_size": 88, "intermediate_size": 200, "num_attention_heads": 4, "head_dim": 22}
@@ -113,6 +117,13 @@ def test_kept_activations_are_as_many_bytes(
     if checkpointing == "all":  # the plan counts the layer that is being recomputed, too
         kept += activation_bytes(whole) // 4
     assert activation_bytes(step) == pytest.approx(kept, rel=0.15)
+
+
+def test_the_largest_micro_batch_is_that_of_the_longest_packs() -> None:
+    packs = PackedDataset(Lengths(np.array([5, 9, 3, 7])), 10, "off", "truncate")
+    work = memory_estimate.Workload(None, packs, 24, 0.5, 0)  # type: ignore[arg-type]
+    assert work.largest(2, "packed") == (9 + 7, 9)
+    assert work.largest(2, "padded") == (2 * 9, 9)
 
 
 def test_a_probe_that_cannot_train_says_why(tmp_path: Path) -> None:
