@@ -15,6 +15,7 @@ import pytest
 
 from expert_cli.console.terminal import Console
 from tests import manifests
+from tests.command_line import run_command
 
 Cli = Callable[..., Any]
 TRAIN = ("train", "--manifest", "manifest.json")
@@ -37,12 +38,14 @@ def test_without_a_command_the_help_is_printed_and_of_a_wrong_one_the_nearest_is
     assert json.loads(cli("trian", "--json").out)["command"] == ""
 
 
-def test_debug_shows_the_traceback(folder: Path) -> None:
-    command = [sys.executable, "-m", "expert_cli", "train", "-m", "no.json", "--debug"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, encoding="utf-8", timeout=600, check=False)
-    assert done.returncode == 2
-    assert done.stderr.startswith("Traceback (most recent call last):")
-    assert done.stderr.rstrip().splitlines()[-2] == "error: no.json:1:1: No such file or directory"
+def test_a_bug_shows_its_traceback_and_debug_that_of_any_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("expert_cli.commands.schema.manifest_schema", lambda: 1 / 0)
+    bug, asked = (run_command(words, folder) for words in (["schema"], ["train", "-m", "no.json", "--debug"]))
+    assert (bug.code, asked.code) == (1, 2)
+    assert bug.err.startswith("Traceback (most recent call last):")
+    assert "\nerror: ZeroDivisionError: division by zero\n  this is a bug in expert-cli" in bug.err
+    assert asked.err.startswith("Traceback (most recent call last):")
+    assert asked.err.rstrip().splitlines()[-2] == "error: no.json:1:1: No such file or directory"
 
 
 def test_a_console_without_these_characters(cli: Cli, tmp_path: Path) -> None:

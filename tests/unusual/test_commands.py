@@ -31,7 +31,6 @@ CASES: dict[str, tuple[tuple[str, ...], int, str]] = {
     "seed of 33 bits": ((*TRAIN, "--seed", str(2**32)), 2, "seed"),
     "epochs that are no number": ((*TRAIN, "--epochs", "nan"), 2, "epochs"),
     "set: nothing behind the sign": ((*TRAIN, "--set", "rank="), 2, "rank"),
-    "set: nothing before the sign": ((*TRAIN, "--set", "=4"), 2, "--set"),
     "set: the name of the expert": ((*TRAIN, "--set", "name=x"), 2, "name"),
     "set: a block": ((*TRAIN, "--set", "training.config={}"), 2, "training.config"),
     "data that is not there": ((*TRAIN, "--dataset", "no.jsonl"), 2, "no.jsonl"),
@@ -60,8 +59,6 @@ CASES: dict[str, tuple[tuple[str, ...], int, str]] = {
     "benchmark: no time": (("benchmark", "--duration", "0"), 2, "--duration"),
     "benchmark: a sweep of an unknown key": (("benchmark", *M, "--sweep", "hue=1,2"), 2, "hue"),
     "benchmark: against what is not there": (("benchmark", *M, "--against", "no.json"), 2, "no.json"),
-    "init: a folder that is full": (("init", "full"), 2, "full"),
-    "init: here": (("init", "."), 2, "name of an expert"),
 }  # fmt: skip
 
 
@@ -69,7 +66,6 @@ CASES: dict[str, tuple[tuple[str, ...], int, str]] = {
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a manifest, some files, and nothing else."""
     (tmp_path / "empty").mkdir()
-    (tmp_path / "full").mkdir()
     files = {
         "broken.json": '{"name": "x",}',
         "typo.json": json.dumps(manifests.small(learning_rte=1)),
@@ -79,7 +75,6 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "unverified.jsonl": '{"answer": "1", "expected": "1"}\n',
         "oracle.jsonl": '{"verifier": "oracle", "answer": "1", "expected": "1"}\n',
         "right.jsonl": '{"verifier": "json", "schema": null, "rule": "exact", "answer": "1", "expected": 1}\n',
-        "full/notes.txt": "mine\n",
         "datasets/train.jsonl": '{"instruction": "ask", "output": "say"}\n',
     }
     for name, text in files.items():
