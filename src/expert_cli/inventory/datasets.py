@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from stat import S_ISREG
 from typing import Literal
@@ -26,7 +27,6 @@ from expert_cli.manifest.reader import load_manifest
 from expert_cli.utils.files import facts_of, files_below, matching
 from expert_cli.utils.paths import STORES, project_root, store_folder
 from expert_cli.utils.reporter import Reporter
-from expert_cli.utils.text import utc_time
 
 Kind = SourceKind | Literal["arrow_cache", "token_store"]
 Status = Literal["used", "unused", "missing", "fresh", "stale", "damaged"]
@@ -115,8 +115,8 @@ def _token_store(store: Path, users: Collection[StoreUser], current_key: Current
 
 def _entry(kind: Kind, name: str, path: Path, users: Collection[str], files: Iterable[Path]) -> DatasetEntry:
     facts = [fact for fact in facts_of(files).values() if S_ISREG(fact.st_mode)]
-    last = utc_time(max((fact.st_mtime for fact in facts), default=None))
-    told = sum(fact.st_size for fact in facts), len(facts), None, last.isoformat(timespec="seconds") if last else None
+    last = datetime.fromtimestamp(max((fact.st_mtime for fact in facts), default=0), UTC).isoformat(timespec="seconds")
+    told = sum(fact.st_size for fact in facts), len(facts), None, last if facts else None
     is_source = kind not in ("arrow_cache", "token_store")
     status: Status = "missing" if is_source and not facts else "used" if users else "unused"
     return DatasetEntry(name, str(path), kind, *told, tuple(sorted(users)), status, "")

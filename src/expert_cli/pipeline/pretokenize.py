@@ -193,9 +193,6 @@ def tell_overlap(stats: Mapping[str, Any], report: Reporter) -> None:
             report.warning(f"{count} stand in the training rows, too; {_REMEDIES[of]}")
 
 
-_INCOMPLETE = "\ufffd"
-
-
 @dataclass(frozen=True)
 class ShownDocument:
     """One document of a store. All lists have an entry a token: its id, its text, whether it is trained."""
@@ -225,13 +222,7 @@ def shown_documents(store: TokenStore, inputs: DataInputs, count: int) -> tuple[
 
 def token_texts(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
     """Return the text of each token behind those before it; of a character in several tokens the last one has it."""
-    texts: list[str] = []
-    begin = read = 0
-    for stop in range(1, len(ids) + 1):
-        before, now = (tokenizer.decode(list(ids[begin:end]), skip_special_tokens=False) for end in (read, stop))
-        if now.endswith(_INCOMPLETE) and stop < len(ids) and stop - read < len("\U0001f600".encode()):
-            texts.append("")
-            continue
-        texts.append(now[len(before) :])
-        begin, read = read, stop
-    return texts
+    from tokenizers.decoders import DecodeStream
+
+    stream = DecodeStream(skip_special_tokens=False)
+    return [stream.step(tokenizer, one) or "" for one in ids]

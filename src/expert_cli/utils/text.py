@@ -84,14 +84,6 @@ def duration(seconds: float) -> str:
     return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
-def utc_time(seconds: float | None) -> datetime | None:
-    """Return a time given in seconds since 1970; None for none, and for one that no calendar has (after the year 9999)."""
-    try:
-        return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
-    except (ValueError, OverflowError, OSError):
-        return None
-
-
 def moment(iso: str) -> str:
     """Return an ISO time for people; a text that is none as it is."""
     try:
