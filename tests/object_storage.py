@@ -41,12 +41,13 @@ class Door:
     def open(self) -> None:
         """Let connections in, on the port that it had."""
         self._server: Any = make_server("127.0.0.1", self.port, self._answer, threaded=True, request_handler=Handler)
-        self._server.connections = []
+        self._server.connections, self.is_open = [], True
         self.port = self._server.server_port
         threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
 
     def close(self) -> None:
         """End all connections and let none in."""
+        self.is_open = False
         self._server.shutdown()
         self._server.server_close()
         for connection in self._server.connections:
@@ -76,8 +77,8 @@ class S3Server:
         """Forget everything, open the door, make a bucket and return its URL."""
         import s3fs
 
-        self.door.close()
-        self.door.open()
+        if not self.door.is_open:  # else somebody might take the port meanwhile
+            self.door.open()
         self._ask("reset")
         self._ask("reset-auth", b"Infinity")
         s3fs.S3FileSystem(endpoint_url=self.environment["AWS_ENDPOINT_URL"], use_listings_cache=False).mkdir(bucket)

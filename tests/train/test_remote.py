@@ -169,7 +169,8 @@ def test_complete_is_put_behind_the_last_line_of_the_log(tmp_path: Path, bucket:
         for number, name in enumerate(("log.txt", "COMPLETE", "log.txt")):
             write_text(run.output / name, str(number))
             put().result()
-    assert [Path(path).name for path in asked(s3_server, "PUT")] == ["log.txt", "log.txt", "COMPLETE"]
+        write_text(run.output / "log.txt", "its last line")
+    assert [Path(path).name for path in asked(s3_server, "PUT")] == [*["log.txt"] * 3, "COMPLETE"]
 
 
 class ClosingAt(CrashingAt):

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from expert_cli.data.store.build import TokenStore
+from expert_cli.data.store.lookup import StoreKey
 from expert_cli.errors import EnvironmentProblem
-from expert_cli.pipeline.staging import stage
+from expert_cli.pipeline.staging import stage, staged_store
 from expert_cli.utils.reporter import NullReporter
 from tests.words import Words
 
@@ -27,6 +29,9 @@ def test_copies_keep_their_folders_and_names_and_do_not_collide(tmp_path: Path) 
     assert copies == {path: path if path.parent == fast else fast / path.relative_to("/") for path in files}
     assert [copy.read_bytes() for copy in copies.values()] == [b"a", b"b", b"fast", b"x"]
     assert not copies[files[-1]].is_symlink()
+    home = made(tmp_path / "stores" / "0a" / "fingerprint.json", b"{}").parent
+    staged = staged_store(TokenStore(home, "hit", "", StoreKey(()), {}), fast, NullReporter())
+    assert staged.home == fast / home.relative_to("/")
 
 
 @pytest.mark.parametrize(
