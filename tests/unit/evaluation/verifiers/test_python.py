@@ -79,6 +79,8 @@ def f(a, b):
 )
 def test_a_forged_reply_is_right_for_no_calls(reply: str) -> None:
     assert grade(FORGED % reply, **CALLS).kind in ("refused", "wrong")
+    at_once = FORGED.replace("nonce + ", "") % "{'kind': 'correct', 'why': ''}" + "f(1, 2)"
+    assert grade(at_once, tests="pass").kind == "wrong", "who does not know the nonce forges no tests either"
 
 
 @pytest.mark.parametrize(
