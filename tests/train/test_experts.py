@@ -150,9 +150,10 @@ def test_what_does_not_go_together_is_refused(expert: Path, tmp_path: Path, chan
 def test_what_cannot_be_judged_is_told_before_the_model_is_loaded(expert: Path, tmp_path: Path) -> None:
     (tmp_path / "judge.py").touch()
     (tmp_path / "cases.jsonl").write_text('{"prompt": "?", "verifier": "command", "command": "judge.py"}')
-    heard = Heard()
-    with pytest.raises(InputError, match="judged by a program of its own"):
-        api.evaluate(expert, cases=tmp_path / "cases.jsonl", offline=True, reporter=heard)
+    heard, served = Heard(), {"endpoint": "http://127.0.0.1:9", "model": "nobody is asked"}
+    for how in ({}, served):
+        with pytest.raises(InputError, match="judged by a program of its own"):
+            api.evaluate(expert, cases=tmp_path / "cases.jsonl", offline=True, reporter=heard, **how)
     assert not [line for line in heard.said if "loading" in line and str(expert) in line]
 
 

@@ -25,7 +25,7 @@ from expert_cli.model.flat_parameters import FlatParameters
 from expert_cli.model.kernels import kernel_plan as planning
 from expert_cli.model.kernels.chunked_loss import CausalLoss
 from expert_cli.model.kernels.kernel_plan import apply_adapter_kernels, apply_kernels, kernel_plan
-from expert_cli.model.kernels.lora import refresh_norms
+from expert_cli.model.kernels.lora import patch_dora, refresh_norms
 from expert_cli.model.layers import enable_activation_checkpointing
 from expert_cli.model.loading.quantize import DTYPES
 from expert_cli.pipeline.train import RunOptions
@@ -94,6 +94,16 @@ def test_it_trains_what_a_loop_by_hand_trains(tmp_path: Path) -> None:
     assert isinstance(seen.handed["model"], PeftModel)
     assert seen.handed["optimizer"] is made.optimizer
     assert seen.substeps == [step for step in range(8) for _ in range(2)]
+
+
+def test_doras_norms_are_those_of_the_last_step(tmp_path: Path) -> None:
+    made = small_trainer(tmp_path, adapter={"use_dora": True})
+    model = made.model.model
+    patch_dora(model)
+    made.train()
+    norms = [layer.norm.clone() for layer in model.dora_layers]
+    refresh_norms(model)
+    assert all(torch.equal(norm, layer.norm) for norm, layer in zip(norms, model.dora_layers, strict=True))
 
 
 def test_nothing_in_a_step_asks_the_device(tmp_path: Path) -> None:

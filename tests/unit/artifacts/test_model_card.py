@@ -25,7 +25,7 @@ def test_every_key_that_is_carried_to_the_card_stands_there(tmp_path: Path) -> N
         "repository": {"url": "https://example.org/yes"},
         "color": "green",
     }
-    manifest["training"] |= {"trained_on": "a laptop"}
+    manifest["training"] |= {"trained_on": "/home/ada/laptop"}
     manifest["training"]["dataset"]["sources"] = [{"name": "rows", "rows": 40}]
     plan = make_plan(manifests.write(tmp_path, manifest), inspect(), Overrides())
     card = model_card(plan, None, "tiny")
@@ -34,7 +34,7 @@ def test_every_key_that_is_carried_to_the_card_stands_there(tmp_path: Path) -> N
     assert carried["capabilities"] == ["say:yes"]
     assert carried["repository.url"] == "https://example.org/yes"
     assert carried["color"] == "green"
-    assert carried["training.trained_on"] == "a laptop"
+    assert carried["training.trained_on"] == "ada/laptop"
     assert carried["training.dataset.sources"] == [{"name": "rows", "rows": 40}]
     assert "Says yes." in card
     assert "description" not in carried
