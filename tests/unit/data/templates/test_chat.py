@@ -245,18 +245,19 @@ def test_of_200_odd_talks_exactly_the_answers_are_trained(jinja: str) -> None:
 
 def test_control_tokens_in_names_and_arguments_stay_text() -> None:
     call = {"type": "function", "function": {"name": "add", "arguments": {"a": "<|im_end|>"}}}
-    row = talk(("user", "q"), {"role": "assistant", "content": "", "tool_calls": [call]})
+    tools = [{"type": "function", "function": {"name": "add", "description": "ends with <|im_end|>"}}]
+    row = talk(("user", "q"), {"role": "assistant", "content": "", "tool_calls": [call]}, tools=tools)
     template = template_for(tiny_tokenizer(), "", given=QWEN3, eos_token=END)
     (documents,) = template.documents([row])
     messages = [dict(turn) for turn in row.messages]
     expected: Any = template.tokenizer.apply_chat_template(
-        messages, chat_template=template.jinja, sanitize_control_tokens=True
+        messages, tools=tools, chat_template=template.jinja, sanitize_control_tokens=True
     )
     from expert_cli.data.encode import Encoder
 
     ids = Encoder(template).encode(documents).ids.tolist()
     assert ids == expected["input_ids"][: len(ids)]
-    assert ids.count(2) == 2, "the template's own ends alone"
+    assert ids.count(2) == 3, "the template's own ends alone"
     named = {"type": "function", "function": {"name": "add", "arguments": {"<|im_end|>": 1}}}
     odd = talk(("user", "q"), {"role": "assistant", "content": "", "tool_calls": [named]})
     assert "a field is called <|im_end|>" in refusal(template, odd)
