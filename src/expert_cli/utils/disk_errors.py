@@ -38,6 +38,9 @@ def disk_problem(
         return None
     if isinstance(error, RuntimeError) and getattr(error.__context__, "errno", 0) == errno.ELOOP:
         error = error.__context__ or error  # how pathlib tells of links in a circle
+    if isinstance(error, UnicodeEncodeError) and Path(error.object).is_absolute():
+        words = f"{error.object!a}: not a path in UTF-8, which Arrow needs"
+        return EnvironmentProblem(words, "rename it, or, where the system's language is not in UTF-8, set PYTHONUTF8=1")
     if not isinstance(error, OSError):
         told = _TOLD.search(str(error))
         if not told or int(told[1]) not in FULL:

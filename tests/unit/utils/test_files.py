@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from safetensors import SafetensorError
 
@@ -203,3 +204,16 @@ def test_what_a_user_can_meet() -> None:
     renamed = known(IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), "/data/.x.tmp", None, "/data/x"))
     assert renamed is not None
     assert renamed.message == f"/data/x: {os.strerror(errno.EISDIR)}"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="paths are bytes there")
+def test_a_path_that_is_not_in_utf_8(tmp_path: Path) -> None:
+    path = tmp_path / "st\udcf6re"  # cp1252's byte, as Python reads it
+    with pytest.raises(UnicodeEncodeError) as caught:
+        pa.OSFile(str(path), "wb")
+    told = known(caught.value)
+    assert told is not None
+    assert told.message == f"'{tmp_path}/st\\udcf6re': not a path in UTF-8, which Arrow needs"
+    with pytest.raises(UnicodeEncodeError) as caught:
+        "st\udcf6re".encode()
+    assert known(caught.value) is None
