@@ -2,8 +2,8 @@
 
 Each piece is encoded by itself, as generation encodes a prompt and writes an answer, so that no merge crosses the border. A
 tokenizer that puts a blank before the first word of any text (SentencePiece's prefix space) encodes the whole text: there a
-border stands behind the ids that both the beginning and the whole have. fastokens is 20 to 40 times as fast as tokenizers; it
-is used where it gives the same ids for a sample of these very rows, and what it refuses is encoded by tokenizers.
+border stands behind the ids that both the beginning and the whole have. fastokens, 20 to 40 times as fast as tokenizers, is
+used where it gives the same ids for a sample of these very rows; what it refuses is encoded by tokenizers.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from importlib.metadata import version
 from itertools import accumulate, chain, pairwise
 from typing import Any
@@ -74,14 +74,17 @@ class Encoder:
         texts = [text for text, _ in template.probe]
         self.by_pieces = [*chain(*self._lists(texts))] == self._lists(["".join(texts)])[0]
         self._by_tokenizers = Encoder(template) if fast else self
-        self._fast: Fastokens | None = None
-        with suppress(Exception):  # whatever it raises, tokenizers encodes
-            self._fast = Fastokens(self._backend) if fast and self.by_pieces else None
         self._batches, self._seen = 0, set[str]()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Send what makes an encoder to another machine: fastokens' tokenizer cannot be sent."""
         return partial(Encoder, fast=self.fast), (self.template,)
+
+    @cached_property  # made while the first rows are read: it takes half a second
+    def _fast(self) -> Fastokens | None:
+        with suppress(Exception):  # whatever it raises, tokenizers encodes
+            return Fastokens(self._backend) if self.fast and self.by_pieces else None
+        return None
 
     @property
     def engine(self) -> str:
@@ -137,10 +140,9 @@ class Encoder:
         if self._fast:
             refused = [n for n, text in enumerate(texts) if not text.isascii() and self._fast.refuses(text)]
             odd = dict(zip(refused, self._lists([texts[n] for n in refused]), strict=True)) | odd
-        if not odd:
-            return self._plain(texts)
         ids, sizes = self._plain(["" if n in odd else text for n, text in enumerate(texts)])
-        return _joined([odd.get(n, part) for n, part in enumerate(np.split(ids, sizes.cumsum()[:-1]))])
+        parts = np.split(ids, sizes.cumsum()[:-1]) if odd else []
+        return _joined([odd.get(n, part) for n, part in enumerate(parts)]) if odd else (ids, sizes)
 
     def _plain(self, texts: list[str]) -> Ids:
         if self._fast:
@@ -153,10 +155,8 @@ class Encoder:
 
 
 class Fastokens:
-    """fastokens' tokenizer. Where digits are split off before GPT-2's pattern (SmolLM2) it encodes 12 instead of 200 MB/s.
-
-    Such a tokenizer gets its digits as added tokens, which split a text at the same places; it must have no text with another
-    numeric character ("²") then.
+    """fastokens' tokenizer. Digits that are split off before GPT-2's pattern (SmolLM2) slow it down 16 times: they become added
+    tokens, which split a text at the same places; it must have no text with another numeric character ("²") then.
     """
 
     def __init__(self, tokenizer: Any) -> None:
