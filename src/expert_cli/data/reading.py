@@ -115,7 +115,7 @@ def _json_document(file: DataFile) -> Iterator[RawRow]:
             yield from _json_lines(file)
             return
         fault, line = _fault(error)
-        raise InputError(f"{file}:{line}: {fault}", "Correct it.") from error
+        raise InputError(f"{file}:{line}: {fault}", _SAVE if fault == _NO_UTF_8 else "Correct it.") from error
     for number, row in enumerate(rows if isinstance(rows, list) else [rows], 1):
         yield _row(f"{file}:row {number}", row)
 

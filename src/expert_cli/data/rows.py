@@ -280,7 +280,7 @@ def _turn(turn: Mapping[str, Any], mapping: ColumnMapping) -> tuple[dict[str, An
     is_trained = role == "assistant" and all(weight == _WEIGHTS[name] for name, weight in weights.items())
     unread = {name for name, one in more.items() if name not in (*carried, *weights) and one not in ("", [], {})}
     if content is not None or "tool_calls" not in carried:
-        beside = f" (beside {', '.join(sorted(unread))}, which nothing reads)" if unread else ""
+        beside = f" (beside {', '.join(sorted(unread))}, which nothing reads)" if unread and content is None else ""
         content = text_of({**turn, content_key: content}, content_key, f"a message's content{beside}")
     require_json(carried, "a message")
     return {"role": role, "content": content or "", **carried}, is_trained, unread

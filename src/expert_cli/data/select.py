@@ -48,13 +48,13 @@ def local_flat_map(function: Callable[[Any], Iterator[Any]], things: Sequence[An
 class RowReport:
     """What became of the rows that were read.
 
-    dropped: bad rows by reason, the first few as "where: reason" in `examples`. filtered: good rows that are left out, by
+    dropped: bad rows by reason, the first few with their places in `examples`. filtered: good rows that are left out, by
     reason. unread: columns, fields of messages ("messages[].id") and turns that nothing reads. forms: whole texts by form.
     """
 
     read: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
-    examples: list[str] = field(default_factory=list)
+    examples: list[tuple[str, str]] = field(default_factory=list)
     filtered: Counter[str] = field(default_factory=Counter)
     unread: dict[str, None] = field(default_factory=dict)
     forms: Counter[str] = field(default_factory=Counter)
@@ -62,13 +62,15 @@ class RowReport:
     def drop(self, reason: str, where: str) -> None:
         """Count one bad row."""
         self.dropped[reason] += 1
-        self.examples = [*self.examples, f"{where}: {reason}"][:_MOST_EXAMPLES]
+        self.examples = [*self.examples, (where, reason)][:_MOST_EXAMPLES]
 
     def bad(self) -> str:
         """Return in words how many rows are bad, and the first one of each kind among the first few."""
-        bad, first = self.dropped.total(), {told.partition(": ")[2]: told for told in reversed(self.examples)}
+        bad, first = self.dropped.total(), dict[str, str]()
+        for where, reason in self.examples:
+            first.setdefault(reason, f"{where}: {reason}")
         more = "; ..." if bad > len(first) else ""
-        return f"{bad} of {self.read} rows are bad: {'; '.join(reversed(first.values()))}{more}"
+        return f"{bad} of {self.read} rows are bad: {'; '.join(first.values())}{more}"
 
     def add(self, other: RowReport) -> None:
         """Add what became of rows that follow."""

@@ -135,7 +135,7 @@ def audit_data(plan: Plan, case_files: Sequence[Path], verifier: str, limit: int
     files = [str(path) for one in located.train for path in one.files]
     rows, of_cases = spread(rows, limit), [*map(str, case_files)]
     audit = Audit(plan, verifier, files, of_cases, rows, cases, bad.dropped.total())
-    for where, _, reason in (told.partition(": ") for told in bad.examples):
+    for where, reason in bad.examples:
         audit.add("unreadable", where, reason, "")
     _run_answers(audit, report)
     _run_cases(audit, report)
@@ -148,12 +148,13 @@ def audit_data(plan: Plan, case_files: Sequence[Path], verifier: str, limit: int
 def _run_answers(audit: Audit, report: Reporter) -> None:
     """Run the answers of rows as far as can be done without a case of their own: no result is held against another."""
     kind, left = registered(audit.verifier), Counter[str]()
+    fault_of = partial(_fault, audit, _parsing_case(audit), compiler({}))
     rows = spread(audit.rows, PROGRAMS) if kind and kind.starts else audit.rows
     with late_progress(report, "judging", len(rows), "answers") as show:
         for done, row in enumerate(rows, start=1):
             show(done)
             try:
-                if fault := _fault(audit, row):
+                if fault := fault_of(row):
                     audit.add("does_not_run", row.where, fault, row.answer)
             except Stopped as stopped:
                 left[f"{stopped.kind}: {stopped.detail}"] += 1
@@ -163,7 +164,13 @@ def _run_answers(audit: Audit, report: Reporter) -> None:
         audit.not_checked["does_not_run"] = f"{count:,} of {len(audit.rows):,} answers are not run: {reasons}"
 
 
-def _fault(audit: Audit, row: Row) -> str:
+def _parsing_case(audit: Audit) -> EvalCase | None:
+    """Return a case that runs, or parses, the answer to any other; None: there is none."""
+    one = next((one for one in audit.cases if one.case.verifier == audit.verifier in PARSED), None)
+    return one and replace(one, case=one.case.model_copy(update={"perturb": None}))
+
+
+def _fault(audit: Audit, one: EvalCase | None, no_tables: Callable[[str], str], row: Row) -> str:
     """Return why an answer cannot be right, "" where it can. Raises Stopped where nothing here tells."""
     if not row.messages:
         raise Stopped("parsed_only", "a whole text is not parted")
@@ -173,16 +180,14 @@ def _fault(audit: Audit, row: Row) -> str:
         file = databases.file_named(row.database) if databases and row.database else Path()
         question, below = row.question
         tables = compiler_for(file if file.is_file() else None, below) or compiler_for(None, question)
-        fault = (tables or compiler({}))(extract(row.answer, VERIFIERS["sql"].fences))
+        fault = (tables or no_tables)(extract(row.answer, VERIFIERS["sql"].fences))
         if tables is None and not any(words in fault for words in SYNTAX):
             raise Stopped("parsed_only", "neither a database nor CREATE TABLE in the row")
         return fault
-    one = next((one for one in audit.cases if one.case.verifier == name in PARSED), None)
     if one is None:
         raise Stopped("parsed_only", f"answers of {name or 'no verifier'} are only judged with a case")
-    case = one.case.model_copy(update={"perturb": None})
     try:
-        given = case.result_key(extract(row.answer, case.fences), one.file, TIMEOUT_S)
+        given = one.case.result_key(extract(row.answer, one.case.fences), one.file, TIMEOUT_S)
     except Stopped as stopped:
         if stopped.kind == "invalid" and name == "cypher" and "SyntaxError" not in stopped.detail:
             raise Stopped("parsed_only", "graphqlite cannot run it, which says nothing of the query") from stopped

@@ -107,7 +107,7 @@ class GradedAnswer:
             "case": row.digest,
             "prompt": digest_of(row.question) if row.prompt else None,
             "question": row.question if row.prompt else None,
-            "expected": row.case.expected_text,
+            "expected": row.case.criterion,
             "category": row.case.category,
             **({"schema_prompt": row.shown} if row.shown else {}),
             **each[0],

@@ -28,11 +28,12 @@ import psutil
 from filelock import FileLock, Timeout
 
 from expert_cli.errors import RunLocked
+from expert_cli.runs.run_paths import RunPaths
 from expert_cli.utils.files import parse_json, write_json
 from expert_cli.utils.paths import cache_folder
 
 INSIDE = ".run.lock"
-BEFORE_IT_BEGAN = {"log.txt", "status.json"}
+BEFORE_IT_BEGAN = {RunPaths(Path()).log.name, RunPaths(Path()).status.name}
 """All that a run leaves that ended before it had its data, its model and its identity: it may be started again."""
 ORPHANS_END_S = 10.0
 """Data workers of a killed run hold its lock until they notice; torch's look every 5 s."""

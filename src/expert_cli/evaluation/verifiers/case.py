@@ -130,6 +130,11 @@ class Case(BaseModel, ABC):
         return expected or "" if isinstance(expected, str | None) else json.dumps(expected, ensure_ascii=False)
 
     @property
+    def criterion(self) -> str:
+        """What an answer is held against, for people: the right answer, else the tests of a program or a pattern."""
+        return self.expected_text or str(getattr(self, "tests", None) or getattr(self, "pattern", ""))
+
+    @property
     def can_be_forged(self) -> bool:
         """Whether an answer that wants to can pass without being right: it matters where verdicts train a model."""
         return False

@@ -37,6 +37,11 @@ class PythonCase(Case):
     calls: list[Annotated[tuple[list[JsonValue], JsonValue], Strict(False)]] = Field(default=[])
 
     @property
+    def criterion(self) -> str:
+        """What an answer is held against, for people."""
+        return self.tests or f"{self.function}: {json.dumps(self.calls)}"
+
+    @property
     def can_be_forged(self) -> bool:
         """Whether tests run, in the answer's own process."""
         return bool(self.tests)

@@ -93,6 +93,11 @@ class NumberCase(Case):
     tolerance: float = Field(default=0.0, ge=0, allow_inf_nan=False)  # how far from it an answer may be
     unit: str = ""  # what may stand before or behind it, in capitals or not; nothing else may
 
+    @property
+    def expected_text(self) -> str:
+        """The number, with its unit."""
+        return f"{self.expected} {self.unit}".strip()
+
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> bool:
         """Compare numbers. Raises `Stopped` for what is none."""
         away = abs(self.result_key(answer, file, timeout_s) - Decimal(repr(self.expected)))
@@ -139,6 +144,11 @@ class ContainsAllCase(Case):
 
     expected: list[str] = Field(min_length=1)  # as whole words; capitals do not count
     absent: list[str] = Field(default=[])
+
+    @property
+    def expected_text(self) -> str:
+        """The texts in a row."""
+        return ", ".join(self.expected)
 
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> bool:  # noqa: ARG002
         """Look for the texts."""

@@ -156,6 +156,7 @@ class ReadOnly:
     def __init__(self, connection: Any, *, also: Sequence[int] = (), value_bytes: int = MAX_VALUE_BYTES) -> None:
         """Close the connection to everything but reading, and what is done `also`."""
         self._connection, self._allowed, self._refusal = connection, _READING | set(also), ""
+        self._shown: tuple[bytes, bool] | None = None
         connection.execute("PRAGMA temp_store = MEMORY").fetchall()
         connection.limit(apsw.SQLITE_LIMIT_LENGTH, value_bytes)
         connection.limit(apsw.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 200)
@@ -163,10 +164,11 @@ class ReadOnly:
 
     def show(self, content: bytes, *, reverse: bool) -> None:
         """Put another database in the place of this one. reverse: rows that no query orders come the other way round."""
-        self._connection.authorizer = None
-        self._connection.deserialize("main", content)
-        self._connection.execute(f"PRAGMA reverse_unordered_selects = {int(reverse)}").fetchall()
-        self._connection.authorizer = self._authorize
+        if self._shown != (content, reverse):
+            self._shown, self._connection.authorizer = (content, reverse), None
+            self._connection.deserialize("main", content)
+            self._connection.execute(f"PRAGMA reverse_unordered_selects = {int(reverse)}").fetchall()
+            self._connection.authorizer = self._authorize
 
     def run(self, statement: str, bindings: Sequence[Any] = (), *, timeout_s: float) -> list[Row]:
         """Return the rows. Raises `Stopped`."""
