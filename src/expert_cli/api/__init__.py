@@ -1,4 +1,4 @@
-"""expert-cli from Python: what the commands do, as functions that return what the commands print.
+"""expert-cli as a Python library: a function for each command, which returns what the command prints.
 
 They print nothing: what happens is told to `reporter`. Every error that a user can meet is an `ExpertError`, which says what
 is wrong (`message`) and what to do (`hint`, in the words of the command line). Heavy libraries are imported by the first call.

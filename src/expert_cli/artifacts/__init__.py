@@ -1,1 +1,1 @@
-"""A run directory goes in, files for people and other programs come out, held against what was trained (`export.py`)."""
+"""Exports a run: files for people and for other programs, checked against the trained model (`export.py`)."""

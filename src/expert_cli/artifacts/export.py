@@ -1,12 +1,11 @@
-"""An expert's folders: `adapter/` of a run, and the forms in which people use it, which are loaded again and held against the
-trained model (`compare`).
+"""Writes `adapter/` of a run, and exports it in other forms, which are loaded again and compared with the trained model.
 
 adapter/ output/  adapter_model.safetensors  adapter_config.json  base_model.json  tokenizer.json   (neither --merge nor --gguf)
 output/  model.safetensors  config.json  tokenizer.json                                             (--merge)
          expert-sql-q8_0.gguf  Modelfile                                                            (--gguf q8_0)
          README.md  expert.json  generation_config.json, and schema.json: the JSON Schema of answers, where there is one
 
-base_model.json says what the base model was in training, "quantization_config" as transformers writes it into a config.json.
+base_model.json describes the base model of training; "quantization_config" is in transformers' form.
 """
 
 from __future__ import annotations
@@ -49,14 +48,15 @@ from expert_cli.utils.paths import slug
 from expert_cli.utils.reporter import Reporter
 
 PROMPTS, TOKENS = 20, 8
-"""Asked in the check, where fewer are given with training rows beside them; tokens of each answer that are compared."""
+"""Prompts of the comparison, filled up with training rows; tokens of each answer that are compared."""
 MAX_KL, MIN_TOP1 = 1.0, 0.7
-"""Nats, a share of places. SmolLM2 after 4 steps, merged in bf16: 0.6, 89 %; a wrong matrix of a tiny model: 1 to 8, 40 %."""
-Prompts = Sequence[tuple[str, str]]  # (instruction, input) each
-Text = tuple[int, Sequence[int]]  # the length of a prompt; its ids with those of its answer
+"""Nats; share of places. SmolLM2 after 4 steps, merged in bf16: 0.6, 89 %; a wrong matrix in a tiny model: 1 to 8, 40 %."""
+Prompts = Sequence[tuple[str, str]]  # (instruction, input)
+Text = tuple[int, Sequence[int]]  # length of the prompt; ids of prompt and answer
 Agreement = Mapping[str, Any]
-"""`prompts`, `tokens` compared, `top1`, the share where the trained model finds the same token likeliest, and
-`max_kl`, the largest Kullback-Leibler divergence from its distribution of the next token, in nats."""
+"""Number of `prompts` and `tokens` compared; `top1`: share of places with the same most likely token; `max_kl`: the largest
+Kullback-Leibler divergence from the trained model's next-token distribution, in nats.
+"""
 
 
 def save_adapter(
@@ -67,10 +67,10 @@ def save_adapter(
     done: FitResult | None,
     spaces: tuple[str, str],
 ) -> str:
-    """Write the adapter folder beside its place and rename it; return its weights' hash. spaces: separators of the JSON."""
+    """Write the adapter folder atomically; return the hash of its weights. spaces: separators of JSON answers."""
     paths = RunPaths(plan.run.output)
     beside = paths.adapter.with_name(".adapter.tmp")
-    files.remove(beside)  # of a run that was killed here
+    files.remove(beside)  # left by a killed run
     model.save_pretrained(str(beside), safe_serialization=True)
     write_text(beside / "README.md", cards.model_card(plan, done, source.address))
     describe(beside, plan.run, source, by, decoding_of(plan.loaded.manifest, spaces), cards.PROMPT)
@@ -83,7 +83,7 @@ def save_adapter(
 def describe(
     folder: Path, run: RunConfig, source: LocalModel, by: PromptRenderer, decoding: GenerationConfig, prompt: str
 ) -> None:
-    """Say beside an adapter's weights, in its configuration and its card, what its base model is and how it is asked."""
+    """Describe base model and prompts in the adapter's configuration and card."""
     held, compute, rope = run.model.quantization, DTYPES[run.compute.dtype], dict(run.model.rope_scaling)
     quantized, dtype = quantization_arguments(held, compute), weights_dtype(held, compute)
     name = run.model.name if source.kind in ("hub", "package") else source.address
@@ -95,7 +95,7 @@ def describe(
     write_json(folder / CONFIG, config)
     by.tokenizer.hf.chat_template = by.template.jinja
     by.tokenizer.hf.save_pretrained(folder)
-    if rope:  # all of the rotary positions, because they replace the model's
+    if rope:  # complete rotary settings, because they replace the model's
         rope = {**(read_json(source.folder / "config.json").get("rope_parameters") or {}), **rope}
     base = "base" if source.gguf and not source.hub_id else source.address
     values: dict[str, Any] = {"held": held, "quantized": quantized, "dtype": dtype, "rope": rope}
@@ -115,7 +115,7 @@ def in_words(agreement: Mapping[str, Agreement]) -> list[str]:
 def export_expert(
     trained: TrainedAdapter, output: Path, prompts: Prompts, report: Reporter, *, merge: bool, gguf: GgufType | None
 ) -> dict[str, Any]:
-    """Write an expert into the new folder `output`, whole, or not at all, checked on `prompts`; return the document."""
+    """Export an expert into the new folder `output`, atomically; return the document. prompts: for the comparison."""
     require_new(output)
     run, adapter = trained.plan.run, trained.origin.adapter
     source = experts.locate_base(run, report)
@@ -144,7 +144,7 @@ def export_expert(
             cards.put_usage(card, *asked, prompt, merged=merge, gguf=file, base=".", dtype="torch.bfloat16")
             cards.put_token_rows(card, read_json(adapter / CONFIG), renderer.hf, is_adapter=False)
         else:
-            for name in (WEIGHTS, CONFIG):  # not the state of training beside a checkpoint's
+            for name in (WEIGHTS, CONFIG):  # without a checkpoint's training state
                 shutil.copyfile(adapter / name, beside / name)
             describe(beside, run, source, renderer, decoding, prompt)
         form = f"the model with its adapter merged ({', '.join(whole)})" if whole else "the adapter"
@@ -152,9 +152,9 @@ def export_expert(
         cards.put_section(card, "Files", [told])
         measured = files.VerifiedFolder.measured(beside).files.items()
         if output.is_dir():
-            output.rmdir()  # empty: Windows renames onto nothing
+            output.rmdir()  # empty; Windows cannot rename onto a folder
         for path in (beside, *beside.rglob("*")):
-            path.chmod(0o755 if path.is_dir() else 0o644)  # a temporary folder, and safetensors, are for one user alone
+            path.chmod(0o755 if path.is_dir() else 0o644)  # both are private to the user when created
         beside.rename(output)
     return {"agreement": agreement, "files": [{"path": name, **entry} for name, entry in measured], **document}
 
@@ -162,10 +162,10 @@ def export_expert(
 def _write_whole(
     trained: TrainedAdapter, folder: Path, prompts: Prompts, report: Reporter, *, merge: bool, gguf: GgufType | None
 ) -> dict[str, Agreement]:
-    """Write the model with its adapter in it; return how what was written compares.
+    """Write the merged model; return its comparison with the trained one.
 
-    The adapter is added in fp32 to 4-bit weights as training saw them, else to the base model's own. Of weights stored in fp32
-    one code in a hundred is another one in bf16: they are quantized in the dtype of training, whatever this machine chooses.
+    The adapter is added in fp32, to the 4-bit weights of training or to the original ones. fp32 and bf16 weights quantize
+    differently in one code of a hundred, so the dtype of training is used, whatever this machine prefers.
     """
     run, dtype = trained.plan.run, trained.origin.dtype or trained.plan.run.compute.dtype
     is_int4 = run.model.quantization == "int4"
@@ -176,7 +176,7 @@ def _write_whole(
     ids += drawn_prompts(trained.origin.store, PROMPTS - len(ids), run.seed) if len(ids) < PROMPTS else []
     ids = ids or [list(range(3, 35))]
     answers = generate(expert.model, [Request(one) for one in ids], GenerationConfig(TOKENS, PROMPTS), renderer)
-    # what follows the last token is compared, too
+    # the prediction after the last token is compared, too
     ends = [one.ids[: None if one.stop == "end" else -1] for (one,) in answers]
     texts = [(len(prompt), [*prompt, *answer]) for prompt, answer in zip(ids, ends, strict=True)]
     meant = log_probs(expert.model, texts)
@@ -186,7 +186,7 @@ def _write_whole(
     written: dict[str, Callable[[], Any]] = {}
     if merge:
         report.info("writing the merged model in bf16")
-        # nothing of a quantization is left in its config
+        # leaves no trace of a quantization in the config
         plain: Any = experts.load_base_of(_held(run, "none", "bf16"), base)
         plain.load_state_dict({name: value.to(plain.dtype) for name, value in model.state_dict().items()})
         plain.config.use_cache, plain.generation_config = True, experts.expert_files(decoding, renderer)[1]
@@ -217,12 +217,12 @@ def _held(run: RunConfig, quantization: Quantization, dtype: Dtype) -> RunConfig
 
 
 def compare(form: str, written: Any, texts: Sequence[Text], meant: torch.Tensor) -> Agreement:
-    """Hold a written model against the trained model's log-probabilities. Raises IntegrityError where it is another one."""
+    """Compare a written model with the trained model's log-probabilities. Raises IntegrityError if they differ too much."""
     found = log_probs(written, texts)
     kl = float(kl_div(found, meant, reduction="none", log_target=True).sum(-1).max())
     top1 = float((found.argmax(-1) == meant.argmax(-1)).float().mean())
     agreement = {"prompts": len(texts), "tokens": len(meant), "top1": top1, "max_kl": kl}
-    if kl <= MAX_KL and top1 >= MIN_TOP1:  # a number that is none is neither
+    if kl <= MAX_KL and top1 >= MIN_TOP1:  # false for NaN, too
         return agreement
     words = f"what was written is not what was trained (at most {MAX_KL:g} nats, at least {MIN_TOP1:.0%}); "
     hint = "after few steps an adapter may be lost in rounding to bf16: train on, or try --gguf; else report this"
@@ -231,7 +231,7 @@ def compare(form: str, written: Any, texts: Sequence[Text], meant: torch.Tensor)
 
 @torch.no_grad()
 def log_probs(model: Any, texts: Sequence[Text]) -> torch.Tensor:
-    """Return log-probabilities [places, vocabulary] of what follows each prompt, and each token of its answer."""
+    """Return log-probabilities [places, vocabulary] after each prompt and after each token of its answer."""
     model.eval()
     found = []
     for prompt, ids in texts:

@@ -1,7 +1,7 @@
-"""A model as one GGUF file: weights under llama.cpp's names, its tokenizer, its template; and how Ollama prompts it.
+"""Writes a model as one GGUF file, with its tokenizer and chat template, and a Modelfile for Ollama.
 
-Written for the architectures whose tensors need no more than a new name, from the gguf package's map; rows of q and k are
-reordered for Llama: llama.cpp turns neighboring pairs, transformers halves (LlamaModel.permute of its converter).
+Supports architectures whose tensors only need new names, from the gguf package's map. For Llama the rows of q and k are
+permuted: llama.cpp rotates neighboring pairs, transformers halves (LlamaModel.permute of its converter).
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from expert_cli.model.loading.gguf import RULES, pre_tokenizer
 from expert_cli.model.tokenizer import TokenizerInfo
 
 GgufType = Literal["q8_0", "f16"]
-ARCHITECTURES = ("llama", "qwen2", "qwen3")  # model_type of transformers, general.architecture of GGUF
+ARCHITECTURES = ("llama", "qwen2", "qwen3")  # model_type in transformers, general.architecture in GGUF
 _PROBE = "The 2nd   answer:\n\n  it's 12345.67 for Müller-Lüdenscheidt (SELECT a FROM b) \t{x_1: [1, 22, 333]}  \r\n 東京 don't"
 
 
 def require_writable(config: Any, rope: Mapping[str, Any], tokenizer: TokenizerInfo) -> None:
-    """Raise InputError for a model that cannot be written as GGUF. rope: laid over the configuration's rotary positions."""
+    """Raise InputError for a model that cannot be written as GGUF. rope: overrides the configuration's rotary settings."""
     rope = {**(getattr(config, "rope_parameters", None) or {}), **rope}
     if config.model_type not in ARCHITECTURES:
         raise _refused(f"the architecture {config.model_type} is not written here ({', '.join(ARCHITECTURES)} are)")
     if rope.get("rope_type", "default") != "default":
         raise _refused(f"rotary positions of the type {rope['rope_type']} are not written here")
-    if config.model_type == "qwen3" and config.head_dim != 128:  # transformers 5.23 reads no attention.key_length there
+    if config.model_type == "qwen3" and config.head_dim != 128:  # transformers 5.23 ignores attention.key_length there
         raise _refused(f"transformers would read head_dim {config.head_dim} as 128")
     _rule(tokenizer)
 
@@ -46,7 +46,7 @@ def _refused(what: str) -> InputError:
 
 
 def write_gguf(path: Path, model: PreTrainedModel, renderer: PromptRenderer, *, name: str, kind: GgufType) -> None:
-    """Write a model; its answers stop at the end token of the renderer's template. Matrices as `kind`, vectors in fp32."""
+    """Write a model with the end token of the renderer's template. Matrices as `kind`, vectors in fp32."""
     config, architecture = model.config, model.config.model_type
     writer = gguf.GGUFWriter(path, architecture)
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
@@ -72,7 +72,7 @@ def write_gguf(path: Path, model: PreTrainedModel, renderer: PromptRenderer, *, 
         heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}.get(key.split(".")[-2])
         if architecture == "llama" and heads:
             array = array.reshape(heads, 2, -1, *array.shape[1:]).swapaxes(1, 2).reshape(array.shape)
-        fitting = kind if array.shape[-1] % 32 == 0 else "f16"  # blocks do not fit every width
+        fitting = kind if array.shape[-1] % 32 == 0 else "f16"  # blocks need a multiple of 32 columns
         stored = gguf.GGMLQuantizationType["F32" if array.ndim < 2 else fitting.upper()]
         writer.add_tensor(short, gguf.quants.quantize(np.ascontiguousarray(array), stored), raw_dtype=stored)
     writer.write_header_to_file()
@@ -82,7 +82,7 @@ def write_gguf(path: Path, model: PreTrainedModel, renderer: PromptRenderer, *, 
 
 
 def _add_tokenizer(writer: gguf.GGUFWriter, renderer: PromptRenderer, rows: int) -> None:
-    """Write a byte-level BPE; rows of the embedding beyond its tokens are told as unused, as llama.cpp does."""
+    """Write a byte-level BPE; embedding rows beyond its tokens are marked as unused, as llama.cpp does."""
     tokenizer = renderer.tokenizer
     model = json.loads(tokenizer.backend.to_str())["model"]
     tokens, kinds = [f"[PAD{n}]" for n in range(rows)], [gguf.TokenType.UNUSED] * rows
@@ -106,7 +106,7 @@ def _add_tokenizer(writer: gguf.GGUFWriter, renderer: PromptRenderer, rows: int)
 
 
 def _rule(tokenizer: TokenizerInfo) -> str:
-    """Return the name of the rule that splits text as this tokenizer does. Raises InputError for one without a name here."""
+    """Return llama.cpp's name of this tokenizer's pre-tokenization. Raises InputError if it is not known here."""
     splitter = tokenizer.backend.pre_tokenizer
     if splitter is not None and json.loads(tokenizer.backend.to_str())["model"]["type"] == "BPE":
         known = {rule: found.pre_tokenize_str(_PROBE) for rule in RULES if (found := pre_tokenizer(rule)) is not None}
@@ -117,19 +117,19 @@ def _rule(tokenizer: TokenizerInfo) -> str:
 
 
 def modelfile(gguf_name: str, template: Template, decoding: GenerationConfig, ends: Iterable[str]) -> str:
-    """Return the Modelfile, greedy without a temperature. ends: tokens that end an answer."""
+    """Return the Modelfile; without a temperature it is greedy. ends: tokens that end an answer."""
     place = "\ue000"
     text = template.prompt([{"role": "user", "content": place}]).removeprefix(template.bos_token)
     if text.count(place) != 1 or '"""' in text:
         raise ExpertError(f"the template {template.name} cannot be written into a Modelfile")
-    # braces would open or close an action in Go's template language
+    # braces would start an action of Go's template language
     text = re.sub(r"\{\{|\}\}", lambda braces: f'{{{{ "{braces[0]}" }}}}', text).replace(place, "{{ .Prompt }}")
     values = {"temperature": 0, **decoding.sampling()}
     lines = [
         f"FROM ./{gguf_name}",
         f'TEMPLATE """{text}"""',
         *(f"PARAMETER {name} {value:g}" for name, value in values.items()),
-        # Ollama (parser/parser.go, unquote) takes off the quotes and undoes no escape: line feeds and quotes stand raw
+        # Ollama (parser/parser.go, unquote) strips the quotes and knows no escapes: line feeds and quotes stay as they are
         *(f'PARAMETER stop """{stop}"""' for stop in dict.fromkeys((*ends, *decoding.stops))),
     ]
     return "\n".join(lines) + "\n"

@@ -1,6 +1,6 @@
-"""The model card, README.md: metadata for the hub, and sections between markers, which may come later.
+"""Writes the model card, README.md: metadata for the hub, and sections between markers that may be added later.
 
-No path of this machine stands in it: `LocalModel.address`, `short_place`.
+It contains no path of this machine: `LocalModel.address`, `short_place`.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from expert_cli.utils.redaction import redact
 from expert_cli.utils.text import short_place
 
 PROMPT = "Hello"
-"""What a card's lines ask where there is no better prompt."""
+"""The prompt in the card's examples if there is no better one."""
 _SHOWN, _FOR_ROUTERS = ("description", "license", "tags"), ("routing", "constraints", "perf")
-"""Keys of a manifest that stand elsewhere in the card; keys that other programs read there."""
+"""Manifest keys that have another place in the card; keys that other programs read from it."""
 
 
 def model_card(plan: Plan, done: FitResult | None, base: str) -> str:
-    """Return the card. done: None for an adapter whose training is not known; base: the address of the base model."""
+    """Return the card. done: None if the training is unknown; base: address of the base model."""
     from huggingface_hub import ModelCardData
 
     manifest, run = plan.loaded.manifest, plan.run
     front: dict[str, Any] = {"base_model": base, "library_name": "peft", "model_name": run.expert}
     front |= {"pipeline_tag": "text-generation", "tags": manifest.tags or None}
-    front |= {"license": str(manifest.license).lower()} if manifest.license else {}  # the hub's spelling of SPDX
-    data = ModelCardData(**json.loads(redact(json.dumps(front))))  # later *** would be no YAML
+    front |= {"license": str(manifest.license).lower()} if manifest.license else {}  # in the hub's lower case
+    data = ModelCardData(**json.loads(redact(json.dumps(front))))  # later, *** would be invalid YAML
     rows = [row for row in plan.effects if row.reason == CARD.reason or row.key.startswith(_FOR_ROUTERS)]
     told = {row.key: row.value for row in rows if row.value and not row.key.startswith(_SHOWN)}
     absolute, files = r'"(?:[A-Za-z]:)?[/\\][^"]+"', ", ".join(short_place(spec.path) for spec in run.data.train)
@@ -48,7 +48,7 @@ def model_card(plan: Plan, done: FitResult | None, base: str) -> str:
 
 
 def put_usage(card: Path, told: dict[str, Any], generation: Any, prompt: str, **values: Any) -> None:
-    """Write how the expert is asked beside its card, and in it how it is loaded: page/loading.md.j2, which takes the values."""
+    """Write expert.json and generation_config.json, and the card's section Loading. values: for page/loading.md.j2."""
     write_json(card.with_name(EXPERT_CONFIG), told)
     generation.save_pretrained(card.parent)
     if schema := (told["decoding"]["grammar"] or {}).get("json_schema"):
@@ -57,13 +57,13 @@ def put_usage(card: Path, told: dict[str, Any], generation: Any, prompt: str, **
 
 
 def _rendered(page: str, **values: Any) -> str:
-    """Return a template of Markdown with these values, nothing in them escaped."""
+    """Return a rendered Markdown template, without escaping."""
     template: Any = jinja2.Template(page_part(page), trim_blocks=True, lstrip_blocks=True)
     return str(template.render(values)).removesuffix("\n")
 
 
 def put_token_rows(card: Path, config: Mapping[str, Any], tokenizer: Any, *, is_adapter: bool) -> None:
-    """Name the tokens whose rows were trained, too, if any were. config: adapter_config.json of the adapter."""
+    """Name the tokens whose embedding rows were trained, if any. config: the adapter's adapter_config.json."""
     if rows := config.get("trainable_token_indices"):
         tokens = {name: map(_code, tokenizer.convert_ids_to_tokens(ids)) for name, ids in rows.items()}
         put_section(card, "Trained token rows", [_rendered("token_rows.md.j2", rows=tokens, is_adapter=is_adapter)])
@@ -74,7 +74,7 @@ def _code(text: str) -> str:
 
 
 def put_section(card: Path, title: str, lines: Sequence[str]) -> None:
-    """Write a section of a card, in place of the one between its markers where there is one."""
+    """Write a section of a card, replacing the one between its markers."""
     begin, end = f"<!-- {title} -->", f"<!-- end of {title} -->"
     before, found, rest = card.read_text(encoding="utf-8").partition(begin)
     after = rest.partition(end)[2] if found else ""
@@ -83,7 +83,7 @@ def put_section(card: Path, title: str, lines: Sequence[str]) -> None:
 
 
 def put_evaluation(card: Path, document: Mapping[str, Any]) -> None:
-    """Write an evaluation, as `evaluate --json` prints it, into a card; its accuracies into the metadata, for the hub."""
+    """Write an evaluation (`evaluate --json`) into a card, and its accuracies into the metadata for the hub."""
     from huggingface_hub import EvalResult, ModelCard
 
     place, shares = short_place(document["cases_file"]), {None: document, **document["by_category"]}.items()

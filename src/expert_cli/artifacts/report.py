@@ -1,7 +1,7 @@
-"""Run directories -> one HTML page that needs nothing else: no network, no other file.
+"""Draws run directories as one self-contained HTML page: no network, no other file.
 
-What it says stands in page/report.html.j2. Curves are drawn by uPlot (MIT, page/uplot.js): 51 kB, made for long series. Jinja2
-escapes whatever comes from the run, and the page's own policy forbids it to load anything.
+The template is page/report.html.j2. uPlot (MIT, page/uplot.js, 51 kB) draws the curves, because it handles long series. Jinja2
+escapes whatever comes from the run, and the page's content security policy forbids loading anything.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from expert_cli.utils.files import write_text
 from expert_cli.utils.text import duration, moment, short_place, shortened
 
 MAX_RUNS, CHARACTERS = 6, 600
-"""Runs that have a color each; characters of one text that are shown."""
+"""Runs with a color each; characters shown of one text."""
 
 
 def write_report(run_dirs: Sequence[Path], to: Path) -> list[Ending]:
-    """Draw the runs into the file `to`; return how each stands. Raises InputError: no run in a folder, too many runs."""
+    """Draw the runs into the file `to`; return how each ended. Raises InputError: a folder without a run, or too many runs."""
     if not 1 <= len(run_dirs) <= MAX_RUNS:
         raise InputError(f"{len(run_dirs)} runs: a report shows 1 to {MAX_RUNS}", "name fewer folders")
     found = [_read_run(metrics.require_run(folder)) for folder in run_dirs]
@@ -66,7 +66,7 @@ def page_part(name: str) -> str:
 
 @cache
 def _template() -> jinja2.Template:
-    """Return the page's template, which takes longer to compile than to render; what a run's files do not say is empty."""
+    """Return the page's template, compiled once; values missing in a run's files render as empty."""
     look: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True, "undefined": jinja2.ChainableUndefined}
     environment = jinja2.Environment(autoescape=True, finalize=lambda text: "" if text is None else text, **look)
     environment.filters |= {

@@ -1,3 +1,3 @@
-"""Manifest, machine and command line go in, a frozen `RunConfig` and the effect of every key come out (`plan.py`).
-Decides all that a run does, and what cannot be (`resolve.py`, `conflicts.py`).
+"""Turns manifest, machine and command line into a frozen `RunConfig`, with the effect of every key (`plan.py`). Settings are
+decided in `resolve.py`, conflicts found in `conflicts.py`.
 """

@@ -1,1 +1,1 @@
-"""Text, tables and JSON documents go in, stdout and stderr come out: the one writer."""
+"""The only package that writes to stdout and stderr: text, tables and JSON."""

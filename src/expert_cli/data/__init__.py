@@ -1,3 +1,3 @@
-"""Where rows are goes in, batches of token ids come out: `sources.py` -> `reading.py` -> `columns.py` -> `rows.py` ->
-`select.py` -> `templates` -> `encode.py` -> `store` -> `packing`.
+"""From data files to batches of token ids: `sources.py` -> `reading.py` -> `columns.py` -> `rows.py` -> `select.py` ->
+`templates` -> `encode.py` -> `store` -> `packing`.
 """

@@ -1,3 +1,3 @@
-"""A machine goes in, one line a check comes out: ok, warn or fail, and the remedy. What may crash or hang is tried
-in a process of its own (`checks.py`).
+"""Checks the machine: one line for each check with ok, warn or fail, and the remedy. Checks that may crash or hang run in
+processes of their own (`checks.py`).
 """

@@ -1,3 +1,1 @@
-"""A plan goes in, its steps, memory, time and cost come out, each with its error and its source (`train --plan`).
-Trains nothing.
-"""
+"""Estimates steps, memory, time and cost of a plan, each with its error and source (`train --plan`), without training."""

@@ -1,4 +1,4 @@
-"""An expert and its cases go in, graded answers and accuracies with intervals come out. Decides what of an answer
-counts as the answer (`extract.py`), and what makes a training row dead (`audit.py`). Drawn by the seed: the examples before
-a question (`evaluate.py`).
+"""Evaluates experts: cases and answers in, verdicts and accuracies with confidence intervals out. The answer is taken out of
+the model's text in `extract.py`; `audit.py` finds faulty training rows; few-shot examples are drawn by the seed
+(`evaluate.py`).
 """

@@ -1,7 +1,7 @@
-"""What is wrong with an expert's training rows and cases: one entry of `CHECKS` a finding, found by running and comparing.
+"""Finds faults in an expert's training rows and cases by running and comparing them: one entry of `CHECKS` for each kind.
 
-Near rows are proposed where they share 3 of the 7 least hashes of their pieces (Broder 1997), as two of similarity 0.8 do with
-a probability of 99.5 %, and then measured exactly; a row is compared with the first row and the last one of each three.
+Near duplicates are candidates that share 3 of their 7 smallest shingle hashes (Broder 1997), which two rows of similarity 0.8
+do with a probability of 99.5 %; candidates are then compared exactly, with the first and the last row of each triple.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from expert_cli.utils.text import normalize
 NEAR, WIDTH, HASHES, SHARED = 0.8, 5, 7, 3
 MAX_EXAMPLES = 5
 PROGRAMS = 200
-"""So many answers that are programs are parsed, evenly spread."""
+"""How many answers that are programs are parsed, spread evenly."""
 TIMEOUT_S = 10.0
 SYNTAX = ("syntax error", "incomplete", "unrecognized", "one statement")
-"""What SQLite says of a query that no tables make right."""
+"""Errors of SQLite that no set of tables can fix."""
 PARSED = ("cypher", "json", "python", "typescript")
-"""Verifiers of which any case runs, or parses, the answer to another one."""
+"""Verifiers whose cases run or parse any answer, also one to another case."""
 VALUES = ("json", "number", "choice", "exact")
-"""Verifiers of values: of two that answer one question and differ, one is wrong."""
+"""Verifiers of values: two different answers to one question contradict each other."""
 CHECKS: dict[str, tuple[str, str, str]] = {
     "unreadable": ("error", "rows", "training leaves the row out: a text is missing, empty or no text"),
     "does_not_run": ("error", "rows", "the answer does not parse, or names what its own tables have not"),
@@ -56,9 +56,9 @@ CHECKS: dict[str, tuple[str, str, str]] = {
     "duplicate": ("warning", "rows", "an earlier row says the same, letter case and blanks aside"),
     "near_duplicate": ("warning", "rows", "nearly an earlier row, both in question with answer and in the input"),
 }
-"""Of each check its severity (an error makes a row dead, or a case useless), what is counted, and what it means."""
+"""For each check its severity (an error makes a row or case useless), what is counted, and its meaning."""
 _CREATE = re.compile(r"\bCREATE\s+(?:\w+\s+)?(?:TABLE|VIEW)\b", re.IGNORECASE)
-# Words that only a prompt's next turn begins with; tokens stand in no program either.
+# Words that only begin another turn of a prompt; tokens do not occur in programs either.
 _NEXT_TURN = re.compile(
     r"<\|[A-Za-z_]+\|>|<(?:start|end)_of_turn>|<｜[^｜]{1,30}｜>"
     r"|^### (?:Instruction|Input|Human|User|Question|Response):|^\[/?INST\]"
@@ -70,7 +70,7 @@ _MIN_PROMPT_CHARACTERS = 12
 
 @dataclass
 class Audit:
-    """What was looked at and what was found, by check and place; not_checked: why a check was left out."""
+    """What was checked, and the findings by check and place; not_checked: why a check was skipped."""
 
     plan: Plan
     verifier: str
@@ -83,17 +83,17 @@ class Audit:
     not_checked: dict[str, str] = field(default_factory=dict)
 
     def add(self, check: str, where: str, detail: str, text: str) -> None:
-        """Note one finding; a place is counted once by a check."""
+        """Note a finding; a place counts once for each check."""
         self.found[check].setdefault(where, (detail, text))
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many rows or cases each check is about; of rows that are unreadable all, not the examples alone."""
+        """The number of rows or cases by check; for unreadable rows all of them, not the examples alone."""
         return {name: len(found) for name, found in self.found.items()} | {"unreadable": self.unreadable}
 
     @property
     def errors(self) -> int:
-        """How many errors there are, each check by itself."""
+        """The number of errors; a row may count in several checks."""
         return sum(count for name, count in self.counts.items() if CHECKS[name][0] == "error")
 
     def as_json(self) -> dict[str, Any]:
@@ -124,10 +124,10 @@ def _example(where: str, told: tuple[str, str]) -> dict[str, Any]:
 
 
 def audit_data(plan: Plan, case_files: Sequence[Path], verifier: str, limit: int | None, report: Reporter) -> Audit:
-    """Make every check of an expert's rows and cases. verifier: "" = that of the cases. limit: rows, evenly spread."""
+    """Run every check on an expert's rows and cases. verifier: "" = that of the cases. limit: number of rows, spread evenly."""
     cases = [case for path in case_files for case in read_cases(path)]
     located = locate_data(plan.run.data, report)
-    data = replace(plan.run.data, validation=(), validation_share=0.0, schema_prompt=None)  # of bad rows each is told
+    data = replace(plan.run.data, validation=(), validation_share=0.0, schema_prompt=None)  # each bad row is reported
     selected = select_rows(data, LocatedData(located.train, ()), report, bad_share=1.0)
     rows = [*{row.where: row for row in selected.rows()}.values()]
     verifiers, bad = {case.case.verifier for case in cases}, selected.reports["train"]
@@ -146,7 +146,7 @@ def audit_data(plan: Plan, case_files: Sequence[Path], verifier: str, limit: int
 
 
 def _run_answers(audit: Audit, report: Reporter) -> None:
-    """Run the answers of rows as far as can be done without a case of their own: no result is held against another."""
+    """Run or parse the answers of rows, as far as that needs no case; results are not compared."""
     kind, left = registered(audit.verifier), Counter[str]()
     fault_of = partial(_fault, audit, _parsing_case(audit), compiler({}))
     rows = spread(audit.rows, PROGRAMS) if kind and kind.starts else audit.rows
@@ -165,13 +165,13 @@ def _run_answers(audit: Audit, report: Reporter) -> None:
 
 
 def _parsing_case(audit: Audit) -> EvalCase | None:
-    """Return a case that runs, or parses, the answer to any other; None: there is none."""
+    """Return a case that runs or parses any answer; None if there is none."""
     one = next((one for one in audit.cases if one.case.verifier == audit.verifier in PARSED), None)
     return one and replace(one, case=one.case.model_copy(update={"perturb": None}))
 
 
 def _fault(audit: Audit, one: EvalCase | None, no_tables: Callable[[str], str], row: Row) -> str:
-    """Return why an answer cannot be right, "" where it can. Raises Stopped where nothing here tells."""
+    """Return why an answer cannot be right, "" if it can. Raises Stopped where that cannot be told."""
     if not row.messages:
         raise Stopped("parsed_only", "a whole text is not parted")
     decoding, name = audit.plan.loaded.manifest.training.decoding, audit.verifier
@@ -199,7 +199,7 @@ def _fault(audit: Audit, one: EvalCase | None, no_tables: Callable[[str], str], 
 
 @lru_cache(maxsize=64)
 def compiler_for(file: Path | None, text: str) -> Callable[[str], str] | None:
-    """Return what tells why SQLite does not compile a query on a database, or the tables of a text; None: not all are read."""
+    """Return why SQLite does not compile a query on a database or a text's tables, as a function; None: unreadable tables."""
     if file is not None:
         return partial(compile_fault, sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True))
     tables = tables_of(text)
@@ -239,7 +239,7 @@ def _check_texts(audit: Audit) -> None:
 
 
 def prompt_in_answer(question: str, answer: str) -> str:
-    """Return how an answer goes on into a prompt; "" where it does not."""
+    """Return how an answer continues into another prompt; "" if it does not."""
     if marker := _NEXT_TURN.search(answer):
         return f"it holds {marker[0].splitlines()[0]!r}"
     question, answer = normalize(question), normalize(answer)
@@ -249,10 +249,10 @@ def prompt_in_answer(question: str, answer: str) -> str:
 
 
 def _check_lengths(audit: Audit) -> None:
-    """Find answers of `max_seq_length` tokens or more; one of fewer bytes has fewer tokens, and is not encoded."""
+    """Find answers of `max_seq_length` tokens or more; shorter ones in bytes are not encoded."""
     from tokenizers import Tokenizer
 
-    from expert_cli.model.loading.base_model import fetch_model, places_of  # what loads models as well would load torch
+    from expert_cli.model.loading.base_model import fetch_model, places_of  # base_model imports torch where it loads
 
     run, limit = audit.plan.run, audit.plan.run.data.max_seq_length
     answers = (row for row in audit.rows if row.messages)
@@ -304,7 +304,7 @@ def _is_near(one: frozenset[str], other: frozenset[str]) -> bool:
 
 
 def near_duplicates(rows: Sequence[tuple[str, ...]], report: Reporter = NullReporter()) -> dict[int, int]:
-    """Return rows that are nearly an earlier one, with that one's number; each is question, input, answer, normalized."""
+    """Return near duplicates, each with the number of the earlier row; a row is normalized question, input and answer."""
     first, last, near = dict[int, int](), dict[int, int](), dict[int, int]()
     with late_progress(report, "comparing rows", len(rows), "rows") as show:
         for number, (question, below, answer) in enumerate(rows):

@@ -1,4 +1,4 @@
-"""Rows of cases and answers: JSON lines, read strictly, every fault with its file and line."""
+"""Reads rows of cases and answers: strict JSON lines; every error names file and line."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from expert_cli.utils.text import type_name
 
 
 class Answer(NamedTuple):
-    """What was written to a case, why it ends ("": nothing tells), and how many tokens it has."""
+    """An answer to a case, why it ends ("": unknown), and its number of tokens."""
 
     text: str
     stop: Stop | Literal[""] = ""
@@ -33,10 +33,10 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True)
 class EvalCase:
-    """A case of a file, what it asks, and, once it is answered, the answer to judge, or all that were drawn.
+    """A case of a file with its question and, once answered, the answer or all that were drawn.
 
-    where: "file:line". digest: of the case, whatever the answer. file: the first of the files that it names, found. shown: of
-    its database, in the place of the input.
+    where: "file:line". digest: hash of the row without answers. file: the path of the first file it names. shown: its database
+    as text, in place of the input.
     """
 
     case: Case
@@ -52,12 +52,12 @@ class EvalCase:
 
     @property
     def question(self) -> dict[str, str]:
-        """What the case asks."""
+        """The question as in the file."""
         return {"prompt": self.prompt, "input": self.input}
 
     @property
     def asked(self) -> tuple[str, str]:
-        """What a model is asked, and what stands below it: the case's question, with what it is shown."""
+        """What a model is asked: prompt, and input or shown database."""
         return self.prompt, self.shown or self.input
 
     def turn(self, separator: str) -> str:
@@ -70,7 +70,7 @@ class EvalCase:
 
     @property
     def answer(self) -> str:
-        """The text of the answer, of several the first."""
+        """The text of the first answer."""
         return self.answers[0].text
 
 
@@ -79,13 +79,13 @@ T = TypeVar("T")
 
 
 def spread(rows: Sequence[T], count: int | None) -> list[T]:
-    """Return `count` rows (None: all), in their order: the middles of so many equal parts."""
+    """Return `count` rows (None: all) in their order, the middle one of each of `count` equal parts."""
     count = min(len(rows) if count is None else count, len(rows))
     return [rows[(2 * part + 1) * len(rows) // (2 * count)] for part in range(count)]
 
 
 def shown_databases(cases: Cases, settings: SchemaPromptConfig | None) -> list[EvalCase]:
-    """Return cases with what each is shown of its database, or of the CREATE TABLE texts of its input. Raises InputError."""
+    """Return cases with their database, or the CREATE TABLE texts of their input, as text to show. Raises InputError."""
     if settings is None:
         return list(cases)
     shown = list(cases)
@@ -98,7 +98,7 @@ def shown_databases(cases: Cases, settings: SchemaPromptConfig | None) -> list[E
 
 @contextmanager
 def at(where: str) -> Iterator[None]:
-    """Say of what is at fault inside where it stands."""
+    """Put the place before the message of an InputError raised inside."""
     try:
         yield
     except InputError as error:
@@ -106,7 +106,7 @@ def at(where: str) -> Iterator[None]:
 
 
 def read_cases(path: Path, needed: Literal["answer", "prompt"] = "prompt") -> list[EvalCase]:
-    """Read rows of cases with prompts, or answers; at least one. Raises InputError with file and line of the first fault."""
+    """Read at least one row of cases with prompts, or with answers. Raises InputError with file and line of the first error."""
     seen, rows = dict[str, str](), list[EvalCase]()
     for where, line, row in json_objects(path):
         asks = {"prompt": None, "input": ""} if needed == "prompt" or "prompt" in row else {}
@@ -134,7 +134,7 @@ def digest_of(row: Mapping[str, Any]) -> str:
 
 
 def read_case(where: str, row: Mapping[str, Any]) -> Case:
-    """Return the case that a row's keys make. where: what errors call it. Raises InputError."""
+    """Return the case of a row. where: its place in error messages. Raises InputError."""
     name = row.get("verifier")
     kind = verifier(str(name))
     if kind is None:
@@ -152,7 +152,7 @@ def read_case(where: str, row: Mapping[str, Any]) -> Case:
 
 
 def case_in(folder: Path, where: str, row: Mapping[str, Any]) -> tuple[Case, Path | None]:
-    """Return the case that a row's keys make, and the first of the files that it names, found in an absolute folder."""
+    """Return the case of a row and the path of its first file. folder: absolute, which its files are relative to."""
     case = read_case(where, row)
     files = [(folder / name).resolve() for name in case.file_names]
     for name, file in zip(case.file_names, files, strict=True):

@@ -1,6 +1,6 @@
-"""Cases answered by a server that speaks OpenAI's protocol: an expert as it is served, or a large model beside it.
+"""Lets an OpenAI-compatible server answer the cases: an expert as it is served, or a large model beside it.
 
-By urllib: of httpx and httpx2 huggingface_hub brings one or the other. The key goes to the server that is named and no other.
+Uses urllib, because huggingface_hub installs either httpx or httpx2. The key is sent to the named server alone.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class _Unredirected(HTTPRedirectHandler):
 
 
 class Server:
-    """A server: asked by chat, or, where its address ends in /completions, by the text of a prompt."""
+    """A server that is asked by chat messages, or by prompt text if its address ends in /completions."""
 
     def __init__(self, url: str, model: str, key: str, report: Reporter, *, offline: bool) -> None:
-        """Take what is named. Raises InputError for an address that is none, EnvironmentProblem for one that is not allowed."""
+        """Check the address. Raises InputError for an invalid one, EnvironmentProblem for one that may not be used offline."""
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
             raise InputError(f"{parts.scheme}://{parts.hostname}: no address of a server", "like http://HOST:PORT/v1")
@@ -56,7 +56,7 @@ class Server:
         self._takes_grammars = True
 
     def said(self, asked: Mapping[str, Any], held: Mapping[str, Any]) -> Answer:
-        """Return the answer to a request. held: what of it holds the answer to a grammar, where the server takes that."""
+        """Return the answer to a request. held: parameters that enforce a grammar, left out where the server refuses them."""
         code, text = self._reply(json.dumps({**asked, **held}).encode())
         with suppress(ValueError, KeyError, IndexError, TypeError):
             found = json.loads(text)
@@ -73,7 +73,7 @@ class Server:
         raise EnvironmentProblem(f"{self._at} answered {code or 'nothing'}: {told}", hint)
 
     def _reply(self, body: bytes) -> tuple[int, str]:
-        """Return status and text; 0 and why where nothing answers, also when it is asked again."""
+        """Return status and text after retries; status 0 and the reason if there is no reply."""
         headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {self._key}"} if self._key else {})
         for n in range(TRIES):
             try:
@@ -93,14 +93,14 @@ class Server:
 def evaluate_served(
     server: Server, by: TrainedAdapter | Plan, cases: Cases, how: GenerationConfig, may: Permissions, keep: Path | None
 ) -> Evaluation:
-    """Let a server answer, asked as the adapter's expert.json says, else as the manifest does. keep: as `evaluate_adapter`."""
+    """Let a server answer, asked as expert.json says, else as the manifest does. keep: as for `evaluate_adapter`."""
     evaluate.check_gradable(cases, server.report, may)
     trained, plan = (by, by.plan) if isinstance(by, TrainedAdapter) else (None, by)
     file = trained.origin.expert_config if trained else None
     asked = read_json(file) if file else {"input_separator": "\n\n"}
     tokenizer = None
     if server.takes_text:
-        from expert_cli.model.tokenizer import load_tokenizer  # loads torch
+        from expert_cli.model.tokenizer import load_tokenizer  # imports torch
 
         if file is None:
             raise InputError("/completions takes a prompt as text, by an adapter's tokenizer", "give --adapter")
@@ -116,7 +116,7 @@ def evaluate_served(
         turn, seed = case.turn(separator), evaluate.seed_of(settings, case)
         held = evaluate.held_for(turn, case.case, settings.grammar)
         said: dict[str, Any] = {"messages": [*system, {"role": "user", "content": turn}]}
-        if tokenizer is not None:  # servers put the leading token before a text themselves
+        if tokenizer is not None:  # servers add the BOS token themselves
             text = tokenizer.hf.apply_chat_template(said["messages"], tokenize=False, add_generation_prompt=True)
             said = {"prompt": str(text).removeprefix(tokenizer.leading_token)}
         seeds = [(seed + k) % (1 << 31) for k in range(settings.samples or 1)]

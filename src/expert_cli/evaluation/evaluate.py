@@ -1,7 +1,7 @@
-"""An adapter's evaluation: let it answer the cases, and its base model beside it, and judge; answers that were kept, again.
+"""Evaluates an adapter: it answers the cases, its base model may too, and all answers are judged. Also judges saved answers.
 
-The base model, the same weights with the adapter switched off, is asked as anyone would ask it who has no adapter: in its own
-chat template, held to nothing, without examples, and with some of the training rows before the question.
+The base model has the same weights with the adapter disabled. It is asked as one asks a model without an adapter: in its own
+chat template, without a grammar, without examples and with a few training rows as examples.
 """
 
 from __future__ import annotations
@@ -38,26 +38,26 @@ if TYPE_CHECKING:
     from expert_cli.inference.grammar import Held
 
 NEW_TOKENS_OF_BASE = 512
-"""What an answer of another model may have at least; where right answers are long, twice as much as the longest."""
+"""max_new_tokens of a base model: at least this, and at least twice the longest right answer."""
 DUMMY = "x"
-"""An answer that is right nowhere."""
+"""An answer that is wrong everywhere."""
 
 
 class Answering:
-    """One pass over the cases: answers as they are made, kept in a file by which the same pass goes on where it was stopped.
+    """One pass over the cases. Answers are appended to a file as they are made, so that an interrupted pass continues.
 
-    settings: how they are asked; left: the cases that are not answered yet.
+    settings: how the model is asked; left: the cases without an answer yet.
     """
 
     def __init__(
         self, of: str, cases: Cases, how: GenerationConfig, report: Reporter, keep: Path | None = None, asked: Any = ()
     ) -> None:
-        """Read what the file `keep` has of this pass. of: its title; asked: what two equal passes have in common."""
+        """Read earlier answers of this pass from the file `keep`. of: title; asked: what else identifies the pass."""
         self.title, self.settings, self.report, self._cases, self._keep = of, how, report, cases, keep
         self._pass = case_files.digest_of({of: [asked, asdict(how), [one.asked for one in cases]]})
         self._started, self._made = time.monotonic(), dict[str, tuple[Answer, ...]]()
         for line in keep.read_text(encoding="utf-8").splitlines() if keep and keep.is_file() else ():
-            with suppress(ValueError):  # the last line may not have been written whole
+            with suppress(ValueError):  # the last line may be incomplete
                 of, case, answers = json.loads(line)
                 self._made |= {case: tuple(Answer(*one) for one in answers)} if of == self._pass else {}
         self.left = [case for case in cases if case.digest not in self._made]
@@ -65,7 +65,7 @@ class Answering:
             report.info(f"{len(cases) - len(self.left)} of {len(cases)} cases were answered before this was stopped")
 
     def add(self, case: EvalCase, answers: Iterable[Answer]) -> int:
-        """Keep the answers to a case, up to the first stop sequence; return how many cases were left that are answered now."""
+        """Keep the answers to a case, cut at the first stop sequence; return how many cases of this run are answered."""
         cut = [(self.settings.until_stop(one.text), one) for one in answers]
         made = [one if text == one.text else one._replace(text=text, stop="sequence") for text, one in cut]
         self._made[case.digest] = tuple(made)
@@ -75,7 +75,7 @@ class Answering:
         return sum(one.digest in self._made for one in self.left)
 
     def judged(self, allowed: Permissions, **computed: Any) -> Evaluation:
-        """Judge the answers. computed: what decides on rounding: a device, or a server."""
+        """Judge the answers. computed: device or server, which decide about rounding."""
         seconds, every = time.monotonic() - self._started, [self._made[case.digest] for case in self._cases]
         stops, tokens = Counter(one.stop for one in chain(*every)), sum(one.tokens for one in chain(*every))
         told = {"tokens": tokens, "cut_off": stops["length"], "looping": stops["looping"], **computed}
@@ -86,7 +86,7 @@ class Answering:
 
 
 def drawn_shots(trained: TrainedAdapter, count: int, cases: Cases, report: Reporter) -> list[Row]:
-    """Return `count` training rows, drawn by the seed, of which none asks what a case asks. Raises InputError."""
+    """Return `count` training rows drawn by the seed, none of which asks a question of a case. Raises InputError."""
     from expert_cli.data.select import select_rows
     from expert_cli.data.sources import locate_data
 
@@ -101,16 +101,16 @@ def drawn_shots(trained: TrainedAdapter, count: int, cases: Cases, report: Repor
 
 
 def _is_example(row: Row) -> bool:
-    """Whether a row is a question and its answer alone, as may stand before another question."""
+    """Whether a row is a single question and answer, so that it can stand before another question."""
     turns = [turn for turn in row.messages if turn["role"] not in ("system", "developer")]
     return [turn["role"] for turn in turns] == ["user", "assistant"] and not any(map(beside_content, turns))
 
 
 def held_for(turn: str, case: Case, grammar: Grammar | None) -> Held | None:
-    """Return what holds the answer to a turn's text, by the case's own JSON Schema where it has one; None for free text."""
+    """Return the grammar for the answer to a turn, from the case's own JSON Schema if it has one; None for free text."""
     if grammar is None:
         return None
-    from expert_cli.inference.grammar import grammar_for  # the light side does without torch
+    from expert_cli.inference.grammar import grammar_for  # imports torch, which judging alone does not need
 
     held = grammar_for(grammar, turn, getattr(case, "json_schema", None))
     if held and isinstance(case, QueryCase) and case.dialect == "postgresql":
@@ -119,12 +119,12 @@ def held_for(turn: str, case: Case, grammar: Grammar | None) -> Held | None:
 
 
 def longest_right_answer(renderer: PromptRenderer, cases: Cases) -> int:
-    """Return how many tokens the longest right answer to a case has; of programs, which have tests alone, 0."""
+    """Return the number of tokens in the longest right answer; 0 for programs, which only have tests."""
     return max((renderer.tokens(case.case.expected_text) for case in cases), default=0)
 
 
 def free(settings: GenerationConfig, longest: int = 0) -> GenerationConfig:
-    """Return how another model is asked: greedily, held to nothing. longest: tokens that an answer may have."""
+    """Return how the base model is asked: greedily, without a grammar. longest: tokens that an answer may have."""
     tokens = max(settings.max_new_tokens, NEW_TOKENS_OF_BASE, longest)
     return GenerationConfig(tokens, settings.batch_size, seed=settings.seed, num_beams=settings.num_beams)
 
@@ -136,7 +136,7 @@ def write_answers(
     allowed: Permissions = NOTHING,
     shots: Sequence[Row] = (),
 ) -> Evaluation:
-    """Let the model answer every case that is left, and judge all. shots: what comes before."""
+    """Let the model answer the remaining cases, and judge all. shots: examples before each question."""
     import torch
 
     from expert_cli.inference.generate import Request, batches
@@ -161,7 +161,7 @@ def write_answers(
 
 
 def seed_of(settings: GenerationConfig, case: EvalCase) -> int:
-    """Return what a case gives to the seed of its batch."""
+    """Return a case's part of its batch's seed."""
     return int.from_bytes(hashlib.sha256(f"{settings.seed} {case.digest}".encode()).digest()[:7], "big")
 
 
@@ -172,7 +172,7 @@ def _prompt(renderer: PromptRenderer, turn: str, shots: Sequence[Row]) -> list[i
 
 
 def cases_of(plan: Plan, cases: Path | None, limit: int | None = None) -> list[EvalCase]:
-    """Return the cases in a file, default the expert's own, or `limit` of them. Raises InputError where there are none."""
+    """Return the cases of a file, by default the expert's own; limit: so many of them. Raises InputError if there are none."""
     path = cases or plan.own_cases
     if not path.is_file():
         raise InputError(f"{path}: no such file", "give the cases: --cases FILE (evaluate --help shows one)")
@@ -180,7 +180,7 @@ def cases_of(plan: Plan, cases: Path | None, limit: int | None = None) -> list[E
 
 
 def drawn_cases(plan: Plan, count: int) -> list[EvalCase]:
-    """Return `count` of the expert's own cases, drawn by the run's seed; none where it has none. Raises InputError."""
+    """Return `count` of the expert's own cases, drawn by the run's seed; none if it has none. Raises InputError."""
     cases = cases_of(plan, None) if plan.own_cases.is_file() else []
     return random.Random(plan.run.seed).sample(cases, min(count, len(cases)))  # noqa: S311
 
@@ -197,8 +197,8 @@ def evaluate_adapter(
 ) -> Evaluation:
     """Let an adapter answer.
 
-    shots: its base model, too, and once more after so many examples; and the adapter without its grammar. None: itself alone.
-    keep: a file of the answers that are made, by which the same evaluation goes on where it was stopped.
+    shots: the number of examples; with it the base model answers too, without and with examples, and the adapter without its
+    grammar. None: the adapter alone. keep: file of the answers so far, by which an interrupted evaluation continues.
     """
     from expert_cli.inference.expert import base_renderer, open_expert
 
@@ -230,7 +230,7 @@ def evaluate_adapter(
 
 
 def facts_of(trained: TrainedAdapter, base_sha256: str, template: str, separator: str) -> dict[str, Any]:
-    """Return what is evaluated, as the document says it under "expert"."""
+    """Return the value under "expert": what is evaluated."""
     run, adapter = trained.plan.run, trained.origin.adapter
     told = {"expert": run.expert, "adapter": str(adapter), "adapter_sha256": sha256_of(adapter / WEIGHTS)}
     told |= {"base_model": run.model.name, "base_sha256": base_sha256, "quantization": run.model.quantization}
@@ -240,7 +240,7 @@ def facts_of(trained: TrainedAdapter, base_sha256: str, template: str, separator
 def grade_kept(
     answers: Path, cases: Path | None, limit: int | None, report: Reporter, allowed: Permissions
 ) -> Evaluation:
-    """Grade answers that are written already, of an evaluation the expert's; cases: others of the same ids and prompts."""
+    """Grade answers that were saved before, by themselves or in an evaluation; cases: others with the same ids and prompts."""
     document = read_json(answers)
     if not items(document, "answers"):
         if cases is not None:
@@ -278,7 +278,7 @@ def _kept(row: Mapping[str, Any], cases: Mapping[str, EvalCase], path: Path) -> 
 
 
 def check_gradable(cases: Cases, report: Reporter, allowed: Permissions = NOTHING) -> None:
-    """Judge a dummy answer to every case: raises what cannot be judged before any model is loaded or trained."""
+    """Judge a dummy answer to every case, so that what cannot be judged fails before a model is loaded or trained."""
     allowed.require(cases, report)
     dummies, seen = list[EvalCase](), set[str]()
     for row in cases:

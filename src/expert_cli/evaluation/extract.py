@@ -1,21 +1,21 @@
-"""Takes the answer out of what a model wrote: no thinking, nothing after the end, only the code where there is a fence."""
+"""Takes the answer out of a model's text: without thinking, cut at the end token; with a fenced block, only its code."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection
 
-# The first kind stands in no program; `</s>` is also HTML, so that it ends the text only at the end of a line.
+# The first group never occurs in a program; `</s>` is also HTML, so it counts only at the end of a line.
 _END = re.compile(
     r"<\|(?:im_end|endoftext|end_of_text|eot_id|eom_id|end|return|im_start|user|assistant|system)\|>(?:assistant\s)?"
     r"|<｜end▁of▁sentence｜>"
     r"|(?:</s>|<eos>|<end_of_turn>)[ \t\r]*$",
     re.MULTILINE,
 )
-# Only at the start of a line: a program may hold the word in a string.
+# Only at the start of a line: a program may contain the word in a string.
 _THOUGHT = re.compile(r"^[ \t]*<think>(?:.*?</think>|.*)", re.MULTILINE | re.DOTALL)
 _THOUGHT_END = re.compile(r"^[ \t]*</think>|</think>[ \t\r]*$", re.MULTILINE)
-# A fence is closed by one at least as long on its own line; where the length limit came first, its block goes to the end.
+# A fence is closed by one at least as long on a line of its own; an unclosed block extends to the end of the text.
 _BLOCK = re.compile(
     r"^[ \t]*+(?P<fence>`{3,}+|~{3,}+)(?P<mark>[^`\n]*+)(?:\n|\Z)(?P<code>.*?)(?:^[ \t]*+(?P=fence)[`~]*+[ \t\r]*+$|\Z)",
     re.MULTILINE | re.DOTALL,
@@ -25,17 +25,17 @@ _ONE_LINE = re.compile(r"```([^`\n]+)```")
 
 
 MAX_CHARACTERS = 4_000_000
-"""Of a text that an answer is looked for in, which takes time by its length, before any limit of time counts."""
+"""Longer texts are cut: extraction is not covered by the time limit."""
 
 
 def extract(text: str, fences: Collection[str]) -> str:
-    """Return the answer in `text`, cut at stop sequences; `fences`: the marks of a block in its language.
+    """Return the answer in `text`, cut at end tokens. fences: names of its language in fenced blocks.
 
-    Of fenced blocks the last one counts that is marked so, because a model that corrects itself does so below its first try;
-    else the last one that is bare or marked as text: bare blocks often show output. Without a fence it is the whole text.
+    The last block with such a name counts, because a model that corrects itself does so after its first attempt; else the last
+    block without a name, or named as text; without any block the whole text.
     """
     text = _THOUGHT.sub("", text[:MAX_CHARACTERS])
-    if thought_end := _THOUGHT_END.search(text):  # chat templates may open the thinking in the prompt
+    if thought_end := _THOUGHT_END.search(text):  # the chat template may have opened the thinking in the prompt
         text = text[thought_end.end() :]
     text = _END.split(text, maxsplit=1)[0]
     if single := _ONE_LINE.fullmatch(text.strip()):

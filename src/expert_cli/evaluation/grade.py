@@ -1,7 +1,7 @@
-"""Judges rows of answers, several at once, within what a user allows; and what an evaluation found, as `evaluate --json` prints
-it: verdicts and shares; against an earlier one, case by case.
+"""Judges answers in parallel, within the user's permissions, and computes the figures of `evaluate --json`: verdicts,
+accuracy, and a paired comparison with an earlier evaluation.
 
-Of several answers to a case a vote goes by what they give (`Case.result_key`), not by their texts.
+A vote among several answers counts equal results (`Case.result_key`), not equal texts.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ R = TypeVar("R")
 CASE_TIMEOUT_S = 2.0
 TOGETHER = 25
 _NOTHING: frozenset[Kind] = frozenset(("invalid", "refused", "timeout", "too_large"))
-"""Verdicts on answers that gave nothing, which can be told without knowing what is right."""
+"""Verdicts on answers without a result."""
 
 
 @dataclass(frozen=True)
 class Permissions:
-    """What a user allows answers: commands that cases name; programs, where nothing keeps them from the network; seconds."""
+    """What the user permits: commands that cases name; programs without a sandbox around them; seconds for each answer."""
 
     commands: bool = False
     without_walls: bool = False
     seconds: float = CASE_TIMEOUT_S
 
     def require(self, cases: Cases, report: Reporter) -> None:
-        """Tell which walls stand around programs. Raises InputError, EnvironmentProblem for a case that is not allowed."""
+        """Report the sandbox of programs. Raises InputError, EnvironmentProblem for a case that is not permitted."""
         first = {row.case.starts: row for row in reversed(cases)}
         if (command := first.get("command")) and not self.commands:
             told = f"{command.where}: this case is judged by a program of its own, {command.case.file_names[0]}"
@@ -72,7 +72,7 @@ NOTHING = Permissions()
 def in_order(
     work: Callable[[T], R], items: Sequence[T], threads: int, show: Callable[[float], None] = lambda _: None
 ) -> list[R]:
-    """Return what `work` returns of every item, in their order; where it is interrupted, the threads end with it."""
+    """Return `work` of every item, in order; an interruption stops the threads, too."""
     stop, done = threading.Event(), list[R]()
     with ThreadPoolExecutor(threads, initializer=cancel_with, initargs=(stop,)) as pool:
         try:
@@ -87,7 +87,7 @@ def in_order(
 
 @dataclass(frozen=True)
 class GradedAnswer:
-    """A row with a verdict on each of its answers; majority: the place of a sample that most agree with, if any."""
+    """A row with a verdict on each answer; majority: the index of a sample with the most frequent result, if there is one."""
 
     row: EvalCase
     verdicts: tuple[Grade, ...]
@@ -95,11 +95,11 @@ class GradedAnswer:
 
     @property
     def verdict(self) -> Grade:
-        """That on the first answer."""
+        """The verdict on the first answer."""
         return self.verdicts[0]
 
     def as_json(self) -> dict[str, Any]:
-        """Return the row under "answers"."""
+        """Return the entry under "answers"."""
         row, judged = self.row, zip(self.row.answers, self.verdicts, strict=True)
         each = [{**vars(verdict), "answer": one.text, "stop": one.stop or None} for one, verdict in judged]
         return {
@@ -117,13 +117,13 @@ class GradedAnswer:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Judged answers, at least one, in the order of their rows; told: what else `evaluate --json` says, by its keys."""
+    """Judged answers, at least one, in the order of their rows; told: further keys of `evaluate --json`."""
 
     answers: tuple[GradedAnswer, ...]
     told: Mapping[str, Any] = field(default_factory=dict)
 
     def telling(self, **told: Any) -> Evaluation:
-        """Return the answers with more that is told."""
+        """Return the answers with further keys."""
         return Evaluation(self.answers, {**self.told, **told})
 
     @property
@@ -139,7 +139,7 @@ class Evaluation:
 
     @property
     def missed(self) -> str:
-        """Which threshold was missed, in words with both values; "" for none."""
+        """Which threshold was missed, with both values; "" for none."""
         threshold, against = self.told.get("threshold"), self.told.get("against")
         if threshold is not None and self.share["accuracy"] < threshold:
             told = "accuracy {accuracy:.4f} ({correct} of {cases}) is below the threshold {threshold:g}"
@@ -149,7 +149,7 @@ class Evaluation:
         return ""
 
     def judged(self) -> dict[str, Any]:
-        """Return the keys of `evaluate --json` (docs/INTERFACE.md) that judging alone can fill; the largest failure first."""
+        """Return the keys of `evaluate --json` that follow from the verdicts; the most frequent failure first."""
         groups: dict[str, list[GradedAnswer]] = {}
         for one in self.answers:
             groups.setdefault(one.row.case.category, []).append(one)
@@ -163,7 +163,7 @@ class Evaluation:
         }
 
     def _sampled(self) -> dict[str, Any]:
-        """Return pass@k for every k, and the share of right majorities."""
+        """Return pass@k for every k, and how often the majority is right."""
         passed, cases = [[each.passed for each in one.verdicts] for one in self.answers], len(self.answers)
         most = range(1, min(map(len, passed)) + 1)
         shares = {str(k): fmean(pass_at(k, sum(one), len(one)) for one in passed) for k in most}
@@ -177,13 +177,13 @@ class Evaluation:
         }
 
     def as_json(self) -> dict[str, Any]:
-        """Return what `evaluate --json` prints (docs/INTERFACE.md)."""
+        """Return the document of `evaluate --json` (docs/INTERFACE.md)."""
         untold = dict.fromkeys((*BASES, "threshold", "against", "expert", "generation", "limit"))
         return {**self.judged(), **untold, "passed": not self.missed, **self.told}
 
     def beside(self, expert: Evaluation, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the value under a key of `BASES`: other answers to an expert's cases, how they were asked for, and how much
-        fewer of them are right.
+        """Return the value under a key of `BASES`: other answers to the same cases, and how many fewer of them are right.
+        asked: how they were made.
         """
         told = Paired.of(self.passed, expert.passed).rise()
         return {**self.judged(), "difference": told, **asked, "generation": self.told.get("generation")}
@@ -192,8 +192,8 @@ class Evaluation:
 def compare_with(path: Path, found: Evaluation, max_drop: float, report: Reporter) -> dict[str, Any]:
     """Pair the answers with those of the evaluation in `path` by id; return the value under "against".
 
-    answers: how many were written for the cases of both, of samples as many as both drew; differ: the cases of those that are
-    other texts. Raises InputError where no case is in both, or one has changed.
+    answers: number of answers that are compared as texts; differ: cases with different texts. Raises InputError if no case is
+    in both, or a case has changed.
     """
     old = {row["id"]: row for row in map(part, items(read_json(path), "answers")) if "id" in row}
     both = [(judged, old[judged.row.id]) for judged in found.answers if judged.row.id in old]
@@ -217,7 +217,7 @@ def _texts(row: Mapping[str, Any]) -> list[Any]:
 
 
 def grade(rows: Cases, report: Reporter, case_timeout_s: float, threads: int | None = None) -> Evaluation:
-    """Judge every answer, with its samples, on `threads` cores. Raises InputError, EnvironmentProblem."""
+    """Judge every answer, including samples, on `threads` cores. Raises InputError, EnvironmentProblem."""
     fitting = min(usable_cores(), psutil.virtual_memory().available // MEMORY_BYTES)
     threads, work = max(1, min(threads or fitting, len(rows))), partial(_graded, timeout_s=case_timeout_s)
     with late_progress(report, "judging", len(rows), "answers") as show:
@@ -230,7 +230,7 @@ def grade(rows: Cases, report: Reporter, case_timeout_s: float, threads: int | N
             in_order(partial(kind.prepare, timeout_s=case_timeout_s), parts, threads)
         found = in_order(work, rows, threads, show)
         late = [n for n, one in enumerate(found) if "timeout" in {each.kind for each in one.verdicts}]
-        if threads > 1 and late:  # they shared the cores: each has its time again, alone
+        if threads > 1 and late:  # they shared the cores: each one gets its time again, alone
             again = in_order(work, [rows[n] for n in late], 1, lambda done: show(len(rows) - len(late) + done))
             for n, one in zip(late, again, strict=True):
                 found[n] = one
@@ -238,7 +238,7 @@ def grade(rows: Cases, report: Reporter, case_timeout_s: float, threads: int | N
 
 
 def _graded(row: EvalCase, timeout_s: float) -> GradedAnswer:
-    """Judge a row's answers, of which equal ones are run once."""
+    """Judge a row's answers; equal ones are run once."""
     texts = [one.text for one in row.answers]
     known = {text: verdict_on(row, text, timeout_s) for text in dict.fromkeys(texts)}
     verdicts = tuple(known[text] for text in texts)
@@ -246,15 +246,15 @@ def _graded(row: EvalCase, timeout_s: float) -> GradedAnswer:
 
 
 def verdict_on(row: EvalCase, text: str, timeout_s: float) -> Grade:
-    """Take an answer out of its text, and run it."""
+    """Extract and judge an answer."""
     with at(row.where):
         return row.case.verdict(extract(text, row.case.fences), row.file, timeout_s)
 
 
 def _majority(row: EvalCase, verdicts: Sequence[Grade], timeout_s: float) -> int | None:
-    """Return the place of the first sample that gives what most of them give; None where none gives anything."""
+    """Return the index of the first sample with the most frequent result; None if none has a result."""
     given_of = cache(partial(given_by, case=row.case, file=row.file, timeout_s=timeout_s))
-    # a program's verdict comes of its tests
+    # the verdict on a program comes from its tests
     gave = (row.case.starts or one.kind not in _NOTHING for one in verdicts)
     given = [given_of(one.text) if is_any else None for one, is_any in zip(row.answers, gave, strict=True)]
     first = by_votes(given)[0][0]
@@ -262,14 +262,14 @@ def _majority(row: EvalCase, verdicts: Sequence[Grade], timeout_s: float) -> int
 
 
 def given_by(text: str, case: Case, file: Path | None, timeout_s: float) -> Hashable:
-    """Return what an answer gives to a case when it is taken out of its text and run; None: nothing."""
+    """Return the result key of an answer's text; None for no result."""
     with suppress(Stopped):
         return case.result_key(extract(text, case.fences), file, timeout_s)
     return None
 
 
 def rows_given(database: Path) -> Callable[[str], Hashable]:
-    """Return what runs an answer on a copy of an SQLite file, for a vote."""
+    """Return a function that runs an answer on a copy of an SQLite file, for a vote."""
     row = {"verifier": "sql", "database": str(database), "expected": "SELECT 1 WHERE 1 = 0"}
     case = VERIFIERS["sql"].model_validate(row)
     return partial(given_by, case=case, file=database.absolute(), timeout_s=CASE_TIMEOUT_S)

@@ -1,9 +1,9 @@
-"""What TRL's trainers learn from: verdicts of the judges as rewards from 0 to 1, right and wrong answers as pairs.
+"""Input for TRL's trainers: verdicts as rewards from 0 to 1, right and wrong answers as preference pairs.
 
 {"id": case, "prompt": [{"role": "user", "content": ...}], "chosen": [{"role": "assistant", ...}], "rejected": [...]}
 
-Pairs are conversations, not texts: the tokenizer in `adapter/` writes them down as training did, with the system prompt and the
-end of the turn. To texts TRL adds the tokenizer's own end token, which need not be the one that ends a turn.
+Pairs are conversations, so that the tokenizer in `adapter/` formats them as training did, with system prompt and end token. To
+plain texts TRL appends the tokenizer's EOS token, which may be another one.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from expert_cli.utils.files import json_lines, parse_json, require_new_file, wri
 from expert_cli.utils.reporter import NullReporter
 
 DENSE: Mapping[Kind, float] = {"correct": 1.0, "wrong": 0.3, "unknown_name": 0.1, "parsed_only": 0.1}
-"""What runs, and what parses, is worth less than half of what is right: no number of near misses makes up for it."""
+"""An answer that only runs or parses gets less than half: near misses must not add up to a right answer."""
 WHOLE_CASE = "case"
-"""The column that holds a case as JSON text, in place of a column a key."""
+"""The column with the whole case as JSON text, instead of a column for each key."""
 MOST_PAIRS = 4
-"""Pairs of one prompt. K answers, half of them right, make K²/4: prompts that are won half the time would be all there is."""
+"""Pairs of one prompt. K answers, half of them right, make K²/4 pairs: prompts that are half solved would dominate."""
 OPTION = "--write-pairs"
 
 
 def grades(
     completions: Sequence[Any], columns: Mapping[str, Sequence[Any]], folder: Path, allowed: Permissions
 ) -> list[Grade]:
-    """Judge what was written, several at once, equal answers to equal cases once. What is no text is judged as an empty one.
+    """Judge completions in parallel, equal answers to equal cases once; what is not text counts as empty.
 
-    columns: those of the data set, an entry a completion; of them the keys of the case count, or `WHOLE_CASE` alone. folder:
-    paths in cases are relative to it.
+    columns: of the data set, an entry for each completion; read are the keys of the case, or `WHOLE_CASE` alone. folder: paths
+    in cases are relative to it.
     """
     rows = []
     for number, completion in enumerate(completions):
@@ -48,14 +48,14 @@ def grades(
     different = {(row.digest, row.answer): row for row in rows}
     allowed.require([*different.values()], NullReporter())
     if any(row.case.can_be_forged for row in rows):
-        warnings.warn(FORGED, stacklevel=2)  # once, as Python's filters have it
+        warnings.warn(FORGED, stacklevel=2)  # once: Python's default filter
     judged = grade([*different.values()], NullReporter(), allowed.seconds).answers
     known = dict(zip(different, (one.verdict for one in judged), strict=True))
     return [known[row.digest, row.answer] for row in rows]
 
 
 def text_of(completion: Any) -> str:
-    """Return what was written: a text, or that of the last message of the assistant; "" for anything else."""
+    """Return the text of a completion, or of the assistant's last message; "" for anything else."""
     messages = completion if isinstance(completion, list | tuple) else ()
     said = [one.get("content") for one in messages if isinstance(one, Mapping) and one.get("role") == "assistant"]
     content = said[-1] if said else completion
@@ -63,7 +63,7 @@ def text_of(completion: Any) -> str:
 
 
 def _row(where: str, number: int, columns: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
-    """Return the keys of a case: neither other columns count nor the null with which a data set fills up a row."""
+    """Return the keys of a case, without other columns and without nulls that a data set adds."""
     held = {name: values for name, values in columns.items() if isinstance(values, list | tuple)}
     row = {name: values[number] for name, values in held.items() if number < len(values)}
     if WHOLE_CASE in columns:
@@ -73,7 +73,7 @@ def _row(where: str, number: int, columns: Mapping[str, Sequence[Any]]) -> dict[
             told = f"{where}: {WHOLE_CASE}: no JSON object: {error}"
             raise InputError(told, "write the case's row as JSON text") from error
     kind = verifier(str(row.get("verifier")))
-    if kind is None:  # the reader of cases says what is wrong
+    if kind is None:  # read_case reports it
         return row
     fields = {field.alias or key: field for key, field in kind.model_fields.items()}
     own = {key: value for key, value in row.items() if key in fields}
@@ -81,7 +81,7 @@ def _row(where: str, number: int, columns: Mapping[str, Sequence[Any]]) -> dict[
 
 
 def write_pairs(path: Path, found: Evaluation, input_separator: str | None) -> dict[str, Any]:
-    """Write the pairs of an evaluation with samples, and return the value under "pairs"."""
+    """Write the preference pairs of an evaluation with samples; return the value under "pairs"."""
     require_new_file(OPTION, path)
     if not all(len(one.verdicts) > 1 for one in found.answers):
         raise InputError(f"{OPTION}: a pair needs several answers to a case", "draw them: --samples 8")
@@ -103,7 +103,7 @@ def write_pairs(path: Path, found: Evaluation, input_separator: str | None) -> d
 
 
 def _pairs(one: GradedAnswer) -> Iterator[tuple[str, str]]:
-    """Yield (chosen, rejected), each answer as seldom as can be. What only could be parsed here may be right: it is neither."""
+    """Yield (chosen, rejected), each answer as rarely as possible; answers that were only parsed are left out."""
     texts: dict[bool, dict[str, str]] = {True: {}, False: {}}
     for answer, verdict in zip(one.row.answers, one.verdicts, strict=True):
         if verdict.kind != "parsed_only" and not (verdict.passed and answer.stop in ("length", "looping")):

@@ -1,3 +1,3 @@
-"""A machine goes in, what it has comes out: GPUs, memory, cores, number formats, versions. Decides which
-devices a run can be computed on (`devices.py`), and asks torch, which is slow to load, only where nothing else tells.
+"""Describes the machine: GPUs, memory, cores, number formats, versions; decides which devices a run can use (`devices.py`).
+torch is slow to import, so it is asked last.
 """

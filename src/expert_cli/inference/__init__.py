@@ -1,3 +1,1 @@
-"""A trained expert or its base model goes in with prompts, answers come out. Decides where an answer ends
-(`generate.py`).
-"""
+"""Lets a trained expert or its base model answer prompts. Where an answer ends is decided in `generate.py`."""

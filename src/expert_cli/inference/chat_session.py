@@ -1,4 +1,4 @@
-"""Talk to an expert: one prompt, or several that build on each other; one answer, or several put to the vote."""
+"""Chat with an expert: single prompts or a conversation, one answer or a vote among several."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from expert_cli.inference.vote import same_as, votes
 from expert_cli.utils.reporter import Reporter
 
 AT_ONCE = 16
-"""Answers to a vote that are written at once."""
+"""Answers to a vote that are generated in one batch."""
 
 
 @dataclass
 class Chat:
-    """A conversation with an expert, held to its grammar. runs: returns what an answer gives, for a vote."""
+    """A conversation with an expert, held to its grammar. runs: returns an answer's result, for a vote."""
 
     expert: Expert
     settings: GenerationConfig
@@ -33,7 +33,7 @@ class Chat:
     _said: list[dict[str, str]] = field(default_factory=list)
 
     def answer(self, prompt: str, input_: str = "") -> Iterator[str]:
-        """Yield the expert's answer in pieces; it is remembered, with the prompt, once it is whole."""
+        """Yield the answer in pieces; prompt and answer are remembered once it is complete."""
         asked, answer = [*self._said, self._turn(prompt, input_)], ""
         for piece in self._pieces(asked):
             answer += piece
@@ -41,11 +41,11 @@ class Chat:
         self._said = [*asked, {"role": "assistant", "content": answer}]
 
     def ask(self, prompt: str, input_: str = "") -> str:
-        """Return the expert's whole answer to one prompt; nothing that was said is seen, and this is not remembered."""
+        """Return the answer to one prompt, without the conversation so far, and without remembering it."""
         return "".join(self._pieces([self._turn(prompt, input_)]))
 
     def vote(self, prompt: str, input_: str = "", *, samples: int) -> dict[str, Any]:
-        """Draw answers, as an expert loaded with samples does; the first of `votes`, which most agree with, is remembered."""
+        """Draw answers and vote; remember the winner, the first of `votes`."""
         renderer, settings = self.expert.renderer, replace(self.settings, batch_size=AT_ONCE)
         asked = [*self._said, self._turn(prompt, input_)]
         (written,) = generate(self.expert.model, [replace(self._request(asked), count=samples)], settings, renderer)
@@ -70,7 +70,7 @@ class Chat:
         return Request(self.expert.renderer.encode_messages(messages), held, self.settings.seed)
 
     def _pieces(self, messages: Sequence[dict[str, str]]) -> Iterator[str]:
-        """Yield text as it is written, but for what may begin a stop sequence or an end token."""
+        """Yield text as it is generated, held back where it may begin a stop sequence or an end token."""
         ends = self.expert.renderer.spelled(self.expert.renderer.ends)
         stops = replace(self.settings, stops=(*self.settings.stops, *ends))
         until_stop, longest = stops.until_stop, max(map(len, stops.stops))
@@ -86,7 +86,7 @@ class Chat:
 def open_chat(
     trained: TrainedAdapter, report: Reporter, *, max_new_tokens: int | None, sample: bool, database: Path | None = None
 ) -> Chat:
-    """Load an expert to talk to. database: that its questions are about. Raises InputError where that cannot be shown."""
+    """Load an expert to chat with. database: what questions are about. Raises InputError if it cannot be shown."""
     form = trained.plan.run.data.schema_prompt
     if form is None and database is not None:
         hint = "give the tables as the input; or train with training.dataset.schema_prompt"
@@ -97,6 +97,6 @@ def open_chat(
             return input_
         return schema_prompt(form, prompt, input_, database)
 
-    shown("")  # a database that cannot be read is told before the model is loaded
+    shown("")  # an unreadable database fails before the model is loaded
     settings = generation_config(decoding_for(trained), max_new_tokens, 1, samples=int(sample))
     return Chat(open_expert(trained.plan.run, trained.origin, report), settings, report, shown)

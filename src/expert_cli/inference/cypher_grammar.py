@@ -1,7 +1,7 @@
-"""Cypher held to the graph of the prompt: a Lark text for llguidance.
+"""A Lark grammar (llguidance) for Cypher that holds a query to the graph in its prompt.
 
-Between patterns the grammar knows words, not clauses. A pattern goes along relationships that the prompt shows, in their
-direction; a property behind a variable is one of its label's, or its type's.
+Outside patterns the grammar knows words, not clauses. Patterns follow the shown relationships in their direction; a property
+after a variable must belong to its label or type.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _FIELDS = "day days hour hours minute minutes month months second seconds week y
 
 @dataclass
 class Graph:
-    """What a prompt shows of a graph: properties by label and type; relationships: (label, type, label), in their direction."""
+    """The graph in a prompt: properties by label and by type; relationships as (label, type, label), in their direction."""
 
     labels: dict[str, list[str]] = field(default_factory=dict)
     types: dict[str, list[str]] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class Graph:
 
 
 def read_graph(text: str) -> Graph | None:
-    """Return the graph that a prompt shows, as `Label {name}` and `(:A)-[:T]->(:B)`, or as lists; None for none."""
+    """Return the graph in a prompt, written as `Label {name}` and `(:A)-[:T]->(:B)`, or as lists; None for none."""
     graph = Graph()
     for label, properties in _ENTRY.findall(text):
         graph.labels[label] = _properties(properties)
@@ -69,7 +69,7 @@ def _properties(text: str) -> list[str]:
 
 
 def made_variables(query: str) -> tuple[tuple[str, frozenset[str]], ...]:
-    """Return the variables that a query has made so far, and of which labels or types they were said to be."""
+    """Return the variables of a query so far, each with its labels or types."""
     made: dict[str, frozenset[str]] = defaultdict(frozenset)
     for node, label, relationship, type_, *others in _MADE.findall(query):
         made[node or relationship or next(filter(None, others))] |= {label or type_} - {""}
@@ -77,7 +77,7 @@ def made_variables(query: str) -> tuple[tuple[str, frozenset[str]], ...]:
 
 
 def cypher_grammar(graph: Graph, variables: Iterable[tuple[str, Collection[str]]] | None = ()) -> str:
-    """Return the Lark text of queries on a graph; variables: the query's, as `made_variables` returns them; None: any."""
+    """Return the grammar of queries on a graph. variables: as from `made_variables`; None: any name."""
     known, made = {**graph.labels, **graph.types}, dict(variables or ())
     every = sorted({name for names in known.values() for name in names})
     number = {name: n for n, name in enumerate(known)}
@@ -89,7 +89,7 @@ def cypher_grammar(graph: Graph, variables: Iterable[tuple[str, Collection[str]]
     rules = []
     for label, properties in graph.labels.items():
         bound = "".join(f' | "{name}"' for name, kinds in made.items() if label in kinds)
-        named = f"(FREE{bound})?"  # a name that stands for something else is no node of this label
+        named = f"(FREE{bound})?"  # a bound variable is no node of another label
         rules.append(f'node_{number[label]}: "(" SP? ({named} ":" "{label}" (SP? {_map(properties)})?{bound}) SP? ")"')
         steps = ["any_way from"]
         for start, type_, end in dict.fromkeys(graph.relationships):

@@ -1,4 +1,4 @@
-"""A base model in memory, a trained adapter on top, and what writes prompts down, in the words of training."""
+"""Loads a base model with a trained adapter, and formats prompts as in training."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 EXAMPLE = ("How many boats are there?", "CREATE TABLE boats (id INT)")
-"""Prompt and input of the example."""
+"""Prompt and input of the example in expert.json."""
 
 
 class PromptRenderer:
-    """Writes prompts as ids, and answers as text. end_ids: close a trained answer; stop_token_ids: what an answer stops at."""
+    """Formats prompts as ids and decodes answers. end_ids: end a trained answer; stop_token_ids: where generation stops."""
 
     def __init__(self, tokenizer: TokenizerInfo, template: Template, stop_ids: Sequence[int] = ()) -> None:
-        """Take the tokenizer and the template of training. stop_ids: what an answer stops at; (): what they tell."""
+        """Take tokenizer and template of training. stop_ids: where generation stops; (): derived from both."""
         self.tokenizer, self.template = tokenizer, template
         self.hf, self.pad_id = tokenizer.hf, tokenizer.pad_id
         self._encoder = Encoder(template)
         self.end_ids = frozenset(self._encoder.ids(template.end_token))
-        # a base model that was trained on texts alone may end with its own end token instead
+        # a base model trained on plain texts may use its own end token instead
         told = {tokenizer.eos_id, tokenizer.hf.eos_token_id, *self._encoder.ids(template.tool_token)} - {None}
         self.stop_token_ids = frozenset(stop_ids) or self.end_ids | told
 
@@ -58,40 +58,40 @@ class PromptRenderer:
 
     @property
     def ends(self) -> list[int]:
-        """What an answer stops at, the end token of training first."""
+        """The ids at which generation stops, the end token of training first."""
         return sorted(self.stop_token_ids, key=lambda number: (number not in self.end_ids, number))
 
     def encode_prompt(self, instruction: str, input_: str = "") -> list[int]:
-        """Return what the answer to a row follows."""
+        """Return the prompt of a row as ids."""
         return self.encode_messages([{"role": "user", "content": self.template.user_turn(instruction, input_)}])
 
     def encode_messages(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
-        """Return what the next assistant turn follows."""
+        """Return a conversation with the generation prompt as ids."""
         return self._encoder.ids(self.template.prompt(messages))
 
     def tokens(self, text: str) -> int:
-        """Return how many tokens a text takes as an answer."""
+        """Return the number of tokens in a text."""
         return len(self._encoder.ids(text))
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return an answer's text, control tokens spelled out."""
+        """Return an answer's text, with special tokens spelled out."""
         return str(self.tokenizer.backend.decode(list(ids), skip_special_tokens=False))
 
 
 def locate_base(run: RunConfig, report: Reporter) -> LocalModel:
-    """Return the base model of a run, fetched if need be. Raises InputError, EnvironmentProblem, IntegrityError."""
+    """Return the base model of a run, downloaded if necessary. Raises InputError, EnvironmentProblem, IntegrityError."""
     return fetch_model(run.model.name, sha256=run.model.sha256, report=report, **places_of(run))
 
 
 def load_base_of(run: RunConfig, folder: Path, *, on_host: bool = False) -> PreTrainedModel:
-    """Load a run's base model from its folder, frozen, as the run holds it; on_host: on the CPU. Raises as `load_base`."""
+    """Load the frozen base model with the run's quantization and dtype. on_host: on the CPU. Raises as `load_base`."""
     how: Any = {"quantization": run.model.quantization, "dtype": DTYPES[run.compute.dtype]}
     how |= {"device": "cpu" if on_host else run.compute.device, "attention": loaded_with(run.compute.attention)}
     return load_base(folder, rope_scaling=dict(run.model.rope_scaling), **how)
 
 
 def prompt_template(run: RunConfig, tokenizer: TokenizerInfo, input_column: str) -> Template:
-    """Return how a run writes its rows down; alpaca heads the input by what its column is called."""
+    """Return the template of a run. input_column: Alpaca's heading depends on its name."""
     model, all_ = run.model, not run.data.completion_only
     asked: dict[str, Any] = {"given": model.chat_template, "system_prompt": model.system_prompt, "trains_all": all_}
     asked |= {"chat_template_kwargs": dict(model.chat_template_kwargs), "input_column": input_column}
@@ -100,7 +100,7 @@ def prompt_template(run: RunConfig, tokenizer: TokenizerInfo, input_column: str)
 
 
 def trained_renderer(run: RunConfig, tokenizer: TokenizerInfo, origin: AdapterOrigin) -> PromptRenderer:
-    """Return what asks an expert as in training. Raises InputError for another prompt template, or files that are damaged."""
+    """Return the renderer of training. Raises InputError if the manifest gives another template, or files are damaged."""
     kept = read_decoding(origin.expert_config).end_ids if origin.expert_config else ()
     run = replace(run, model=origin.prompting(run.model))
     written = [prompt_template(run, tokenizer, name) for name in (run.data.mapping.input or "input", "context")]
@@ -115,10 +115,10 @@ def trained_renderer(run: RunConfig, tokenizer: TokenizerInfo, origin: AdapterOr
 def expert_files(
     decoding: GenerationConfig, renderer: PromptRenderer, schema_prompt: SchemaPromptConfig | None = None
 ) -> tuple[dict[str, Any], ModelGenerationConfig]:
-    """Return how an expert is asked, as expert.json and generation_config.json say it: drawn, where its decoding says how.
+    """Return the contents of expert.json and generation_config.json.
 
-    schema_prompt: how training showed databases. chat_template, chat_template_kwargs: the manifest's own, before the run's
-    template was made of them. example: a prompt and an input, the text that the answer to them follows, and its ids.
+    schema_prompt: how training showed databases. chat_template, chat_template_kwargs: as in the manifest, before the run's
+    template was made from them. example: prompt, input, the resulting text, and its ids.
     """
     template, sampling, (prompt, below) = renderer.template, decoding.sampling(), EXAMPLE
     text = template.prompt([{"role": "user", "content": template.user_turn(prompt, below)}])
@@ -141,7 +141,7 @@ def expert_files(
 
 
 def base_renderer(run: RunConfig, origin: AdapterOrigin, tokenizer: TokenizerInfo) -> PromptRenderer:
-    """Return what asks the base model alone: its own chat template, with training's system prompt. Raises InputError."""
+    """Return the renderer for the base model alone: its own chat template with training's system prompt. Raises InputError."""
     asked = origin.prompting(run.model)
     given = () if asked.chat_template else asked.chat_template_kwargs
     own = replace(run, model=replace(asked, template="", chat_template="", chat_template_kwargs=given))
@@ -150,7 +150,7 @@ def base_renderer(run: RunConfig, origin: AdapterOrigin, tokenizer: TokenizerInf
 
 @dataclass(frozen=True)
 class Expert:
-    """A base model with an adapter, ready to answer. `model`: disable_adapter() gives the base model."""
+    """A base model with its adapter, ready to answer; `model.disable_adapter()` gives the base model."""
 
     model: PeftModel
     source: LocalModel
@@ -158,7 +158,7 @@ class Expert:
 
 
 def open_expert(run: RunConfig, origin: AdapterOrigin, report: Reporter, *, widened: bool = False) -> Expert:
-    """Load the base model and put the adapter on it; widened: as `load_adapted` takes it. Raises InputError."""
+    """Load base model and adapter. widened: as for `load_adapted`. Raises InputError."""
     source = locate_base(run, report)
     origin.require_base(source.name, source.sha256)
     renderer = trained_renderer(run, load_tokenizer(source.folder), origin)
@@ -168,17 +168,17 @@ def open_expert(run: RunConfig, origin: AdapterOrigin, report: Reporter, *, wide
 
 
 def load_adapted(run: RunConfig, source: LocalModel, adapter: Path, *, widened: bool = False) -> PeftModel:
-    """Return the base model, unpacked, with an adapter on it, all in one dtype, for answering.
+    """Return the dequantized base model with an adapter, in one dtype, for inference.
 
-    widened: what the compute dtype made of the base model is turned to fp32, and the adapter keeps its own: for merging.
+    widened: for merging; the weights, rounded to the compute dtype, are converted to fp32, and the adapter keeps its dtype.
     """
     base = load_base_of(run, source.folder)
     dequantize_linears(base, DTYPES[run.compute.dtype])
     if widened:
-        torch.nn.Module.float(base)  # transformers' own refuses a model that was quantized
+        torch.nn.Module.float(base)  # transformers' own method refuses quantized models
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings("error", ".*missing adapter keys", UserWarning)  # they would be random numbers
+            warnings.filterwarnings("error", ".*missing adapter keys", UserWarning)  # missing ones would be random
             how: Any = {"autocast_adapter_dtype": False, "torch_device": run.compute.device}
             model = PeftModel.from_pretrained(base, adapter, **how)
     except (RuntimeError, ValueError, KeyError, TypeError, UserWarning) as error:
@@ -197,16 +197,16 @@ def load_adapted(run: RunConfig, source: LocalModel, adapter: Path, *, widened: 
 
 @contextmanager
 def generating(model: Any) -> Iterator[None]:
-    """Put the model into evaluation, not compiled, with an attention that has a cache; one in training is left as it was."""
+    """Switch to eval mode, uncompiled, with an attention that supports a KV cache; afterwards restore the training state."""
     was_training = model.training
     base = model.get_base_model() if hasattr(model, "get_base_model") else model
     dtypes = {parameter.dtype for parameter in model.parameters() if parameter.is_floating_point()}
     low = next((dtype for dtype in (torch.bfloat16, torch.float16) if dtype in dtypes), None)
-    # what a publisher writes there fills in what a run leaves open: sampling, penalties of repeated tokens
+    # the publisher's generation_config would fill in sampling settings and penalties that a run leaves open
     publishers, base.generation_config = base.generation_config, ModelGenerationConfig()
     model.eval()
     try:
-        # compiled layers would be compiled anew for every length of the cache
+        # compiled layers would be recompiled for every cache length
         eager = torch.compiler.set_stance("force_eager")
         with plain_attention(base), eager, torch.no_grad(), ExitStack() as stack:
             if low is not None and torch.float32 in dtypes:  # an adapter in training is fp32

@@ -1,8 +1,8 @@
-"""How an expert is asked: how a prompt is written and what holds an answer, in adapter/expert.json; what ends and shapes an
-answer, in transformers' own generation_config.json beside it.
+"""How an expert is asked: expert.json says how prompts are written and which grammar holds answers; transformers'
+generation_config.json beside it has end tokens, stop sequences and sampling.
 
-Template, system prompt and end tokens are those of training. How answers are decoded may change afterwards: a manifest that is
-named says it, else the adapter's files, else the manifest that the adapter was trained from.
+Template, system prompt and end tokens are those of training. The decoding may change later: it comes from a manifest that the
+user names, else from the adapter's files, else from the manifest of training.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from expert_cli.manifest.schema import Decoding, Manifest
 from expert_cli.utils.text import shortened
 
 NEW_TOKENS = 256
-"""Longest answer, in tokens, where nothing else is said."""
+"""Default of max_new_tokens."""
 BATCH = {"cpu": 32, "cuda": 64}
 GENERATION_CONFIG = "generation_config.json"
 SAMPLING = ("temperature", "top_p", "top_k", "min_p")
 SEPARATORS = (", ", ": ")
-"""What JSON has between entries and behind a key, as `json.dumps` writes it."""
+"""Separators of JSON between items and after keys, as in `json.dumps`."""
 Stop = Literal["end", "sequence", "looping", "length"]
-"""Why an answer ends: an end token, a stop sequence, a block of tokens over and over, or the longest length."""
+"""Why an answer ends: an end token, a stop sequence, a repeating block of tokens, or the maximum length."""
 TEMPERATURE, LEAST_TEMPERATURE = 0.8, 0.3
-"""Samples are drawn at the first where the expert's decoding names less than the second: they would hardly differ."""
+"""Samples use the first temperature if the expert's own is below the second, where they would hardly differ."""
 
 
 @dataclass(frozen=True)
 class Grammar:
-    """What answers are held to. json_schema: where a question brings none; separators: between entries and behind keys."""
+    """What holds answers. json_schema: used if the question brings none; separators: between items and after keys."""
 
     type: GrammarType
     json_schema: Mapping[str, Any] | None = None
@@ -51,10 +51,10 @@ _STOPS = AliasChoices("stop_sequences", "stop_strings")
 
 @dataclass(frozen=True)
 class GenerationConfig:
-    """How answers are generated. temperature 0: greedily, or by beams; top_k 0, top_p 1, min_p 0: any token may be drawn.
+    """How answers are generated. temperature 0: greedy or beam search; top_k 0, top_p 1, min_p 0: no token is excluded.
 
-    grammar: what holds answers, None: nothing. samples: answers to a case, all drawn; 0: one. end_ids: tokens that end an
-    answer; (): template and tokenizer tell.
+    grammar: None for free text. samples: answers drawn for each case; 0: one answer, not drawn. end_ids: token ids that end an
+    answer; (): derived from template and tokenizer.
     """
 
     max_new_tokens: Positive = NEW_TOKENS
@@ -75,19 +75,19 @@ class GenerationConfig:
         return text[: min((found for stop in self.stops if (found := text.find(stop)) >= 0), default=len(text))]
 
     def sampling(self) -> dict[str, float]:
-        """Return how tokens are drawn, in transformers' words; what draws any token is left out."""
+        """Return the sampling settings in transformers' names, without those that exclude no token."""
         drawn = {name: getattr(self, name) for name in SAMPLING}
         return {name: value for name, value in drawn.items() if value != getattr(GenerationConfig, name)}
 
     def as_json(self) -> dict[str, Any]:
-        """Return what the evaluation's document says of them, beside the grammar."""
+        """Return the settings for the evaluation's document, without the grammar."""
         return {name: value for name, value in asdict(self).items() if name not in ("grammar", "end_ids")}
 
 
 def generation_config(
     kept: GenerationConfig, most: int | None = None, batch: int | None = None, *, samples: int = 0, device: str = "cpu"
 ) -> GenerationConfig:
-    """Return how an expert answers, by `most` tokens: greedily, or `samples` drawn, at TEMPERATURE if theirs is too low."""
+    """Return the settings of an evaluation. most: max_new_tokens; samples are drawn at TEMPERATURE if theirs is too low."""
     longest, at_once = most or kept.max_new_tokens, batch or BATCH[device]
     settings = replace(kept, max_new_tokens=longest, batch_size=at_once, samples=samples)
     if not samples:
@@ -97,7 +97,7 @@ def generation_config(
 
 
 def decoding_of(manifest: Manifest, separators: tuple[str, str] = SEPARATORS) -> GenerationConfig:
-    """Return how a manifest says that answers are decoded: an unknown grammar is none, at temperature 0 nothing is drawn."""
+    """Return the manifest's decoding; an unknown grammar counts as none, temperature 0 as greedy."""
     written = manifest.training.decoding or Decoding()
     kind, schema = known_grammar(written), written.json_schema
     grammar = Grammar(kind, schema if kind in JSON_GRAMMARS else None, separators) if kind else None
@@ -107,7 +107,7 @@ def decoding_of(manifest: Manifest, separators: tuple[str, str] = SEPARATORS) ->
 
 
 def json_separators(answers: Iterable[str]) -> tuple[str, str]:
-    """Return the separators of most JSON among some trained answers, SEPARATORS where there is none."""
+    """Return the most frequent separators of JSON in trained answers, SEPARATORS if there is no JSON."""
     found = Counter({SEPARATORS: 0})
     for answer in answers:
         with suppress(ValueError, RecursionError):
@@ -118,7 +118,7 @@ def json_separators(answers: Iterable[str]) -> tuple[str, str]:
 
 
 def read_decoding(file: Path) -> GenerationConfig:
-    """Return how answers are decoded by an expert.json and the generation_config.json beside it. Raises InputError."""
+    """Return the decoding of an expert.json with the generation_config.json beside it. Raises InputError."""
 
     def read(path: Path) -> Any:
         return json.loads(
@@ -136,7 +136,7 @@ def read_decoding(file: Path) -> GenerationConfig:
 
 
 def decoding_for(trained: TrainedAdapter) -> GenerationConfig:
-    """Return how an adapter's answers are decoded: by a manifest that was named, else by its files. Raises InputError."""
+    """Return an adapter's decoding: from a manifest that was named, else from its files. Raises InputError."""
     file = trained.origin.expert_config
     kept = read_decoding(file) if file else None
     if kept and not trained.named:

@@ -1,4 +1,4 @@
-"""Let a model answer: transformers' `generate`, in batches of prompts of like lengths. Where an answer ends is said here."""
+"""Generates answers with transformers' `generate`, in batches of similar length, and decides where an answer ends."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from expert_cli.inference.expert_config import GenerationConfig, Stop
 from expert_cli.inference.grammar import GrammarLogitsProcessor, Held, Way
 
 BEAMS = 4
-"""Beams by which a query is asked again that does not compile, where the expert does not say how many."""
+"""Beams for a second attempt at a query that does not compile, if the expert sets none."""
 COMPILED_FROM = 512
-"""Answers from which on a GPU compiles the model for them: it takes as long as some hundred answers."""
+"""From so many answers on, the model is compiled on a GPU: compiling takes as long as some hundred answers."""
 BLOCK, TIMES = 8, 4
-"""Tokens of a block that repeats, at least (shorter ones count in multiples); how often it stands in a row in a loop."""
+"""The shortest block of tokens that counts as a loop, and how often it must repeat in a row."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """A prompt as ids, what holds the answer to it, None for free text, and how many answers are drawn by which seed."""
+    """A prompt as ids, what holds the answer (None: free text), a seed, and how many answers to draw."""
 
     prompt: Sequence[int]
     held: Held | None = None
@@ -38,7 +38,7 @@ class Request:
 
 
 class Completion(NamedTuple):
-    """An answer's ids, its end token left out, and why it ends."""
+    """An answer's ids without the end token, and why it ends."""
 
     ids: tuple[int, ...]
     stop: Stop
@@ -47,7 +47,7 @@ class Completion(NamedTuple):
 def generate(
     model: Any, requests: Sequence[Request], settings: GenerationConfig, renderer: PromptRenderer
 ) -> list[list[Completion]]:
-    """Return what the model writes to each request, as `batches` yields it."""
+    """Return the answers to each request, as from `batches`."""
     found = {n: some for made in batches(model, requests, settings, renderer) for n, some in made.items()}
     return [found[n] for n in range(len(requests))]
 
@@ -55,10 +55,10 @@ def generate(
 def batches(
     model: Any, requests: Sequence[Request], settings: GenerationConfig, renderer: PromptRenderer
 ) -> Iterator[dict[int, list[Completion]]]:
-    """Yield what the model writes to the requests of a batch, by their numbers, `count` answers each; longest prompts first.
+    """Yield the answers of a batch by request number, `count` for each; the longest prompts come first.
 
-    A query that its tables refuse is asked again by beams, of which the first is taken that they do not refuse. Raises
-    EnvironmentProblem for a GPU that is too small.
+    A query that does not compile on its tables is generated again with beams, and the first beam that compiles is taken.
+    Raises EnvironmentProblem if the GPU has too little memory.
     """
     order = sorted(range(len(requests)), key=lambda n: -len(requests[n].prompt))
     rows = settings.num_beams * max((one.count for one in requests), default=1)
@@ -70,7 +70,7 @@ def batches(
             batch = _batch(model, [requests[n] for n in numbers], settings, renderer, compiled=compiled)
             made = dict(zip(numbers, batch, strict=True))
             refused = [n for n in numbers if is_greedy and _is_refused(requests[n], made[n][0], renderer)]
-            if refused:  # a beam that cannot end is not followed further than right answers go
+            if refused:  # a beam that never ends is not followed beyond the length of good answers
                 sound = (2 * len(one.ids) for n, (one,) in made.items() if n not in refused)
                 longest = min(settings.max_new_tokens, max(sound, default=settings.max_new_tokens))
                 beams = replace(settings, num_beams=BEAMS, max_new_tokens=longest)
@@ -99,7 +99,7 @@ def _batch(
     empty = [width - len(one.prompt) for one in requests]
     ids = [[renderer.pad_id] * left + [*one.prompt] for left, one in zip(empty, requests, strict=True)]
     mask = [[0] * left + [1] * (width - left) for left in empty]
-    # of beams all are returned: the likeliest may be a query that its tables refuse
+    # all beams are returned: the most likely one may not compile
     returned = beams if beams > 1 else requests[0].count
     shape = {"max_new_tokens": settings.max_new_tokens, "num_beams": beams, "num_return_sequences": returned}
     cache = {"cache_implementation": "static" if on_gpu else None, "disable_compile": not (on_gpu and compiled)}
@@ -109,16 +109,16 @@ def _batch(
     stops, tail = settings.stops, 16 + max((len(stop.encode()) for stop in settings.stops), default=0)
 
     def ended(input_ids: torch.Tensor, _: Any, **__: Any) -> torch.Tensor:
-        """End an answer at a stop sequence, where nobody reads on, and, of one beam, where it says one thing over and over."""
+        """End an answer at a stop sequence, or when it loops (without beams), or when nobody reads on."""
         found = []
         for row in input_ids[:, width:].tolist():
-            text = renderer.decode(row[-tail:]) if stops else ""  # some decoders leave out a space at the start
+            text = renderer.decode(row[-tail:]) if stops else ""  # some decoders drop a leading space
             is_left = left is not None and left.is_set()
             found.append(is_left or any(stop in text for stop in stops) or (beams == 1 and is_looping(row)))
         return torch.tensor(found, device=device)
 
     def without_loops(input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        """Give up beams that say one thing over and over: a stopping criterion would make an answer of them."""
+        """Give up looping beams: a stopping criterion would turn them into answers."""
         rows = input_ids[:, width:].tolist()
         looping = [renderer.stop_token_ids.isdisjoint(row) and is_looping(row) for row in rows]
         return scores.masked_fill(torch.tensor(looping, device=device)[:, None], -torch.inf)
@@ -129,7 +129,7 @@ def _batch(
     given: dict[str, Any] = {"generation_config": how, "logits_processor": processors, "streamer": streamer}
     given |= {name: torch.tensor(rows, device=device) for name, rows in (("input_ids", ids), ("attention_mask", mask))}
     try:
-        with torch.random.fork_rng(devices=[device] if on_gpu else []):  # the global random numbers stay
+        with torch.random.fork_rng(devices=[device] if on_gpu else []):  # keeps the global random state
             torch.manual_seed(sum(one.seed for one in requests) % (1 << 63))
             written = model.generate(**given, stopping_criteria=[ended])
     except RuntimeError as error:
@@ -140,14 +140,14 @@ def _batch(
         raise EnvironmentProblem(told, f"--batch-size {max(1, count // 2)} would fit") from error
     rows = iter([_completion(row, settings, renderer) for row in written[:, width:].tolist()])
     answers = [[*islice(rows, returned)] for _ in requests]
-    for n, some in enumerate(answers if beams > 1 else ()):  # places of beams that were left empty are none
+    for n, some in enumerate(answers if beams > 1 else ()):  # skip unused beams
         filled = (one for one in some if one.ids or one is some[0])
         answers[n] = [next((one for one in filled if not _is_refused(requests[n], one, renderer)), some[0])]
     return answers
 
 
 def _completion(row: Sequence[int], settings: GenerationConfig, renderer: PromptRenderer) -> Completion:
-    """Return an answer without what fills its row, and why it ends."""
+    """Return an answer without padding, and why it ends."""
     end = next((n for n, token in enumerate(row) if token in renderer.stop_token_ids), len(row))
     ids = tuple(row[:end])
     text = renderer.decode(ids) if settings.stops else ""
@@ -159,16 +159,16 @@ def _completion(row: Sequence[int], settings: GenerationConfig, renderer: Prompt
 
 
 def is_looping(ids: Sequence[int]) -> bool:
-    """Return whether an answer ends with a block of at least BLOCK tokens, TIMES times."""
+    """Return whether the ids end with a block of at least BLOCK tokens that repeats TIMES times."""
     for size in range(BLOCK, len(ids) // TIMES + 1):
-        # blocks are equal where each token is the one a block before
+        # the blocks are equal if each token equals the one a block earlier
         if ids[-1] == ids[-1 - size] and ids[-size * (TIMES - 1) :] == ids[-size * TIMES : -size]:
             return True
     return False
 
 
 def stream(model: Any, request: Request, settings: GenerationConfig, renderer: PromptRenderer) -> Iterator[str]:
-    """Yield the text of one answer as it is written, by one beam; control tokens, also the end token, spelled out."""
+    """Yield the text of one answer as it is generated, without beams; special tokens are spelled out."""
     spelled: dict[str, Any] = {"skip_special_tokens": False, "clean_up_tokenization_spaces": False}
     pieces: Any = TextIteratorStreamer(renderer.hf, skip_prompt=True, **spelled)
     left = Event()

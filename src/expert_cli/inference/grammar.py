@@ -1,9 +1,9 @@
-"""Answers held to a grammar while they are written, by llguidance: which grammar a question has, and the mask of next tokens.
+"""Holds answers to a grammar while they are generated, with llguidance: a question's grammar, and the mask of next tokens.
 
     question ──► grammar_for ──► Held ──► GrammarLogitsProcessor ──► model.generate
     "CREATE TABLE boats (...)"   Lark     tokens that may come next
 
-A query's grammar grows with it: a name that the query has made, behind AS, may be used from there on.
+The grammar of a query changes as it is written: a name that it defines with AS may be used afterwards.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Held:
-    """What holds the answer to one question. grammar: llguidance's, from the answer as far as it is written.
+    """What holds the answer to one question. grammar: returns llguidance's grammar for the answer so far.
 
-    fault: why a whole answer cannot be right, "" where nothing tells. served: what a request to a server says of it.
-    lacks: what of the JSON Schema it does not hold answers to, "" for nothing.
+    fault: returns why a complete answer cannot be right, "" if unknown. served: parameters of a request to a server. lacks:
+    the part of the JSON Schema that is not enforced, "" for none.
     """
 
     grammar: Callable[[str], str]
@@ -43,7 +43,7 @@ class Held:
 
 
 def grammar_for(grammar: Grammar, question: str, json_schema: Mapping[str, Any] | None = None) -> Held | None:
-    """Return what holds the answer to a user's turn; None: it shows no schema. Raises EnvironmentProblem without llguidance."""
+    """Return what holds the answer to a question; None if it shows no schema. Raises EnvironmentProblem without llguidance."""
     if find_spec("llguidance") is None:
         raise EnvironmentProblem("answers are held to a grammar by llguidance", 'pip install "expert-cli[evaluate]"')
     from llguidance import LLMatcher
@@ -66,7 +66,7 @@ def grammar_for(grammar: Grammar, question: str, json_schema: Mapping[str, Any] 
 
 
 def _json_grammar(schema: dict[str, Any], separators: tuple[str, str]) -> tuple[str, str]:
-    """Return llguidance's grammar of a JSON Schema, and what of it that does not hold: without that, or of any JSON."""
+    """Return llguidance's grammar of a JSON Schema, and what it does not support, which is then left out."""
     from llguidance import LLMatcher
 
     spaces: Any = {"item_separator": separators[0], "key_separator": separators[1], "whitespace_flexible": False}
@@ -80,9 +80,9 @@ def _json_grammar(schema: dict[str, Any], separators: tuple[str, str]) -> tuple[
 
 
 def in_asked_order(schema: Any, question: str) -> Any:
-    """Return a JSON Schema whose objects have their keys in the order of the question, where it names them all.
+    """Return a JSON Schema with the keys of its objects in the order of the question, if it names them all.
 
-    llguidance holds keys to the order of "properties"; answers are trained in the order that their prompts name keys in.
+    llguidance generates keys in the order of "properties"; answers are trained with the order that their prompts use.
     """
     if isinstance(schema, list):
         return [in_asked_order(one, question) for one in schema]
@@ -106,23 +106,23 @@ def _tokens_of(tokenizer: PreTrainedTokenizerFast, ends: tuple[int, ...]) -> LLT
 
 
 Way = Literal["greedy", "drawn", "beams"]
-"""How tokens are taken from their scores."""
+"""How tokens are chosen from their scores."""
 
 
 class GrammarLogitsProcessor(LogitsProcessor):
-    """Leaves of the next tokens' scores those that the grammar of each answer allows.
+    """Masks the scores of tokens that an answer's grammar does not allow.
 
-    A beam without a next token is given up, and none ends where its answer cannot be right; without beams such an answer ends.
+    A beam without an allowed token is given up, and no beam may end in a wrong answer; without beams such an answer ends.
     """
 
     def __init__(self, tokenizer: Any, ends: Sequence[int], held: Sequence[Held | None], prompt: int, way: Way) -> None:
-        """Take what holds each prompt's rows, which follow each other. prompt: the prompts' columns; ends: the end tokens."""
+        """Take what holds each prompt's rows, which are consecutive. prompt: the prompt's columns; ends: the end tokens."""
         self._held, self._prompt, self._ends, self._way = held, prompt, sorted(ends), way
         self._tokens = _tokens_of(tokenizer, tuple(self._ends))
         self._matchers: dict[tuple[int, tuple[int, ...]], tuple[str, LLMatcher]] = {}
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        """Return the scores [rows, vocabulary] with -inf where a token may not come."""
+        """Return the scores [rows, vocabulary] with -inf for tokens that are not allowed."""
         likeliest, scores = scores.argmax(-1).tolist(), scores.clone()
         before, self._matchers = self._matchers, {}
         for row, ids in enumerate(map(tuple, input_ids[:, self._prompt :].tolist())):
@@ -132,7 +132,7 @@ class GrammarLogitsProcessor(LogitsProcessor):
                 continue
             known = self._matchers[number, ids] = self._matcher(held, ids, before.get((number, ids[:-1])))
             matcher, allowed = known[1], np.zeros(scores.shape[1], np.bool_)
-            if not matcher.is_error():  # behind a token that may not stand there nothing comes
+            if not matcher.is_error():  # after a forbidden token nothing is allowed
                 if self._way == "greedy" and matcher.validate_tokens([likeliest[row]]) == 1:
                     continue  # cheaper than a mask
                 bits = np.unpackbits(np.frombuffer(matcher.compute_bitmask(), np.uint8), bitorder="little")
@@ -145,7 +145,7 @@ class GrammarLogitsProcessor(LogitsProcessor):
         return scores
 
     def _matcher(self, held: Held, ids: tuple[int, ...], before: tuple[str, LLMatcher] | None) -> tuple[str, LLMatcher]:
-        """Return the grammar of an answer so far, and what knows its next tokens; before: of the answer without its last."""
+        """Return the grammar of an answer so far, and its matcher. before: those of the answer without its last token."""
         from llguidance import LLMatcher
 
         grammar = held.grammar(self._tokens.decode_str(list(ids)))

@@ -1,7 +1,7 @@
-"""SQL held to the tables of the prompt: a Lark text for llguidance, and SQLite's own opinion of what was written.
+"""A Lark grammar (llguidance) for SQL that holds a query to the tables in its prompt, and a check with SQLite's compiler.
 
-The grammar knows words, not clauses: keywords, functions, numbers, texts, and the names that the prompt shows. A column behind
-a table's name is one of that table. What else makes a query is SQLite's to say: `compiler`.
+The grammar knows words, not clauses: keywords, functions, numbers, strings, and the names in the prompt. After a table's name
+and a dot only its columns are allowed. Everything else is checked by SQLite: `compiler`.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ var_samp variance week width_bucket within without year years zone
 
 
 def tables_of(text: str) -> dict[str, list[str]]:
-    """Return the tables of a text, by CREATE TABLE or the lines of a schema prompt; of one name the first counts."""
+    """Return the tables in a text, from CREATE TABLE statements or a schema prompt; the first of a name counts."""
     found: dict[str, list[str]] = {}
     heads = [*_CREATE.finditer(text)]
     heads += [head for block in _COMPACT.finditer(text) for head in _COMPACT_TABLE.finditer(text, *block.span())]
@@ -78,7 +78,7 @@ def unquoted(name: str) -> str:
 
 
 def _items(text: str, start: int) -> list[str]:
-    """Return what stands between the commas of a bracket that opened before `start`, without comments."""
+    """Return the comma-separated parts of a bracket that opened before `start`, without comments."""
     items, depth, begin = list[str](), 0, start
     for piece in _PIECE.finditer(text, start):
         mark = piece[0]
@@ -92,14 +92,14 @@ def _items(text: str, start: int) -> list[str]:
 
 
 def made_names(sql: str) -> tuple[str, ...]:
-    """Return the names that a query makes: behind AS, and before it where WITH names a query."""
+    """Return the names that a query defines: after AS, and before AS in a WITH."""
     return tuple(unquoted(next(filter(None, found))) for found in _MADE.findall(sql))
 
 
 def sql_grammar(
     tables: Mapping[str, Collection[str]], made: Iterable[str] | None = None, *, postgresql: bool = False
 ) -> str:
-    """Return the Lark text of queries on tables with their columns; `made`, LATER, LETTER: names that the query makes."""
+    """Return the grammar of queries on tables. made: names that the query defines; LATER, LETTER: any such name."""
     words = {*_WORDS.split(), *(_POSTGRESQL.split() if postgresql else ())}
     marks = r"[-+*\/%=<>!|,&~#@:?\[\]^{}]" if postgresql else r"[-+*\/%=<>!|,&~]"
     made, columns = list(made or ()), [column for of_table in tables.values() for column in of_table]
@@ -128,7 +128,7 @@ SP: /[ \\t\\n]{{1,24}}/
 
 
 def _any(names: Iterable[str], *, quoted: bool = True) -> str:
-    """Return the alternatives of names, in small letters or capitals, quoted where they must be."""
+    """Return the alternatives of names in any letter case, quoted where necessary."""
     ways = [_spelled(name) if quoted else [name] for name in sorted({*names})]
     return " | ".join(f"{json.dumps(spelled, ensure_ascii=False)}i" for spelled in chain(*ways))
 
@@ -138,16 +138,16 @@ def _spelled(name: str) -> list[str]:
 
 
 def compiler(tables: Mapping[str, Collection[str]]) -> Callable[[str], str]:
-    """Return what tells why SQLite does not compile a query on these tables, "" where it does; nothing is run."""
+    """Return a function that says why SQLite does not compile a query on these tables, "" if it does; nothing is run."""
     connection = sqlite3.connect(":memory:", check_same_thread=False)
     for name, columns in tables.items():
-        with suppress(sqlite3.Error):  # a name that SQLite keeps for itself: sqlite_sequence
+        with suppress(sqlite3.Error):  # a reserved name such as sqlite_sequence
             connection.execute(f"CREATE TABLE {quoted(name)} ({', '.join(dict.fromkeys(map(quoted, columns)))})")
     return partial(compile_fault, connection)
 
 
 def compile_fault(connection: sqlite3.Connection, query: str) -> str:
-    """Return why SQLite does not compile one query that reads, on the tables that are there; "" where it does."""
+    """Return why SQLite does not compile a single SELECT on the connected database; "" if it does."""
     connection.set_authorizer(lambda action, *_: sqlite3.SQLITE_OK if action in _READING else sqlite3.SQLITE_DENY)
     try:
         connection.execute(f"EXPLAIN {query}").close()

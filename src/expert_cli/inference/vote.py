@@ -1,6 +1,6 @@
-"""Several answers to one question put to the vote: those that give the same count as one; None is nothing.
+"""Votes among several answers to one question: equal results count together; None is no result.
 
-Where nothing runs them, JSON is the same by its value, anything else by its text without spacing.
+Without a way to run them, JSON is compared by value, anything else by its text without spacing.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from expert_cli.utils.files import unique_keys
 
 
 def by_votes(given: Sequence[Hashable]) -> list[list[int]]:
-    """Return the places of answers that give the same, most votes first; "", a result without rows, is behind, None last."""
+    """Return the indexes of answers, grouped by result: most votes first, "" (no rows) after them, None last."""
     alike: dict[Hashable, list[int]] = {}
     for place, key in enumerate(given):
         alike.setdefault(key, []).append(place)
@@ -23,19 +23,19 @@ def by_votes(given: Sequence[Hashable]) -> list[list[int]]:
 
 
 def votes(answers: Sequence[str], given: Sequence[Hashable]) -> dict[str, Any]:
-    """Return what `chat --json` says: answers as they were drawn, and how many give the same as each that differs."""
+    """Return the document of `chat --json`: the answers as drawn, and the votes of each different one."""
     counts = [{"answer": answers[places[0]], "count": len(places)} for places in by_votes(given)]
     return {"samples": list(answers), "votes": counts}
 
 
 def same_as(answer: str) -> str:
-    """Return what is the same text for answers that give the same."""
+    """Return a key that is equal for answers with equal results."""
 
     def number(written: str) -> float:
         value = float(written)
         return int(value) if value.is_integer() else value
 
     with suppress(ValueError, RecursionError):
-        value = json.loads(answer, object_pairs_hook=unique_keys, parse_float=number)  # 1.0 is 1
+        value = json.loads(answer, object_pairs_hook=unique_keys, parse_float=number)  # 1.0 equals 1
         return json.dumps(value, sort_keys=True)
     return "".join(answer.split())

@@ -1,1 +1,1 @@
-"""Which data sets are on this machine, and which manifests name them (`find-datasets`). Writes nothing."""
+"""Lists the data sets on this machine and the manifests that name them (`find-datasets`). Writes nothing."""

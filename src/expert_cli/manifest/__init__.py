@@ -1,3 +1,3 @@
-"""JSON text goes in, a `Manifest` comes out, or every fault with its line and column. Decides what may be written
-(`schema.py`, `training_config.py`), and declares each key once.
+"""Parses a manifest into a `Manifest`, or reports every error with line and column. `schema.py` and `training_config.py`
+define what may be written; each key is declared once.
 """

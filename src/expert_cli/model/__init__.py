@@ -1,3 +1,3 @@
-"""A base model's folder goes in, the model in memory with its adapter comes out. Decides whether packed documents may
-be trained at all: `isolation.py` proves that they do not see each other.
+"""Loads a base model and adds an adapter. `isolation.py` proves that packed documents cannot attend to each other; otherwise
+they are not trained.
 """

@@ -1,4 +1,3 @@
-"""A plan goes in, a token store (`pretokenize.py`) or a run directory (`train.py`) comes out. Decides the order of the
-stages. Drawn by the seed: the cases that are answered before and after (`before_after.py`), what rounds hold back
-and draw (`rounds.py`).
+"""Runs the stages in order: builds a token store (`pretokenize.py`) or trains (`train.py`). The seed draws the cases answered
+before and after training (`before_after.py`) and the rows of rft's rounds (`rounds.py`).
 """

@@ -1,3 +1,1 @@
-"""The run directory: who owns it (`lock.py`), where its files are (`run_paths.py`), how its log, status and metrics are written
-and read.
-"""
+"""The run directory: its lock (`lock.py`), its paths (`run_paths.py`), its log, status and metrics."""

@@ -1,4 +1,4 @@
-"""A model and packs go in, a trained adapter and a `FitResult` come out. Decides when to save by the clock and to stop
-(`callbacks.py`), whether a recorded step is trusted (`captured_step.py`), which checkpoint is good (`checkpoint.py`), and that
-a run has gone wrong (`health.py`). Drawn by the seed: the adapter's first weights and dropout.
+"""Trains an adapter on packs. Stopping and saving by time are in `callbacks.py`, the recorded CUDA step in `captured_step.py`,
+checkpoints in `checkpoint.py`, detection of failed runs in `health.py`. The seed decides the adapter's initial weights and
+dropout.
 """

@@ -1,1 +1,1 @@
-"""What any Python project could use goes in and out here: files, processes, texts. Knows neither manifests nor models."""
+"""General helpers for files, processes and texts, which know nothing of manifests or models."""

@@ -1,1 +1,1 @@
-"""The lengths of documents go in, packs, batches and the steps of a run come out."""
+"""Turns document lengths into packs, batches and training steps."""

@@ -1,3 +1,1 @@
-"""Documents as token ids go in, a verified token store on disk comes out, memory-mapped. Decides what a store is made
-of, and so when it is stale (`lookup.py`).
-"""
+"""Writes token ids as a verified, memory-mapped token store, and decides when a store is stale (`lookup.py`)."""

@@ -1,3 +1,3 @@
-"""Rows go in, documents come out: pieces of text, each trained or not. Decides how a conversation is written (`chat.py`) and
-which of it is trained (`mask.py`).
+"""Turns rows into documents: pieces of text that are trained or not. `chat.py` formats conversations and finds their answers;
+`mask.py` finds the answers in whole texts.
 """

@@ -1,3 +1,1 @@
-"""One answer and its case go in, a `Grade` comes out, reached by running the answer. One file a language decides there
-what is right.
-"""
+"""Judges an answer to a case by running it, and returns a `Grade`. There is one file for each language."""

@@ -1,5 +1,5 @@
-"""What every verifier says of itself: a case class, which `registry.py` lists, whose fields are the keys of a case's row. And
-what becomes of one answer: a `Grade`.
+"""The base class of all cases, and `Grade`, the verdict on an answer. A verifier is a subclass of `Case`, listed in
+`registry.py`; its fields are the keys of a case's row.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from typing import Any, ClassVar, Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field
 
 EMPTY = ""
-"""What an answer gives that runs and finds nothing."""
+"""The result of an answer that runs and returns nothing."""
 FORGED = 'answers to Python cases with "tests" can be forged; with "function" and "calls" they cannot (docs/JUDGING.md)'
-"""Told where verdicts train a model."""
+"""Shown wherever verdicts are used to train a model."""
 
 MAX_BYTES = 1_000_000
-"""Of an answer that is judged."""
+"""The size of the largest answer that is judged."""
 Kind = Literal["correct", "wrong", "empty", "invalid", "unknown_name", "timeout", "refused", "too_large", "parsed_only"]
-"""What docs/JUDGING.md says of each."""
+"""Explained in docs/JUDGING.md."""
 
 
 @dataclass(frozen=True)
 class Grade:
-    """The judgment of one answer."""
+    """The verdict on one answer."""
 
     kind: Kind
     detail: str = ""
 
     def __post_init__(self) -> None:
-        """Make any text fit for `detail`: it often quotes the answer."""
+        """Shorten `detail` to one printable line: it often quotes the answer."""
         object.__setattr__(self, "detail", detail_line(self.detail))
 
     @property
@@ -42,18 +42,18 @@ class Grade:
 
 
 def detail_line(text: str, limit: int = 200) -> str:
-    """Return `text` on one line of at most `limit` characters, what cannot be printed left out."""
+    """Return `text` as one line of at most `limit` characters, without unprintable ones."""
     line = plain("".join(one for one in text[: 8 * limit] if one.isprintable() or one.isspace()))
     return line if len(line) <= limit else f"{line[: limit - 3]}..."
 
 
 def plain(text: str) -> str:
-    """Return a text with one blank in place of any."""
+    """Return a text with every run of white space replaced by one blank."""
     return " ".join(text.split())
 
 
 class Stopped(Exception):
-    """An answer gave no result to compare; says why."""
+    """Raised for an answer without a result to compare; the message says why."""
 
     def __init__(self, kind: Kind, detail: str) -> None:
         super().__init__(detail)
@@ -61,7 +61,7 @@ class Stopped(Exception):
 
 
 def readable(answer: str, max_bytes: int = MAX_BYTES) -> None:
-    """Raise `Stopped` for an answer that no engine should see: none, too long, or with what is not text."""
+    """Raise `Stopped` for an answer that is empty, too long or not Unicode text."""
     if not answer.strip():
         raise Stopped("empty", "no answer")
     try:
@@ -72,7 +72,7 @@ def readable(answer: str, max_bytes: int = MAX_BYTES) -> None:
 
 
 class Example(NamedTuple):
-    """A case as its row says it, but for the verifier's name; an answer that is right, and one that is not."""
+    """A case's row without the key "verifier", a right answer and a wrong one."""
 
     row: dict[str, Any]
     right: str
@@ -80,7 +80,7 @@ class Example(NamedTuple):
 
 
 class Labeled(NamedTuple):
-    """An answer that is one of several labels; answered: None for one that is none of them."""
+    """An answer as one of several labels; answered: None for an answer that is none of them."""
 
     labels: tuple[str, ...]
     expected: str
@@ -88,30 +88,30 @@ class Labeled(NamedTuple):
 
 
 class Case(BaseModel, ABC):
-    """What decides whether an answer is right. The docstring of a subclass is its line in the documents."""
+    """A question, and the rule that says whether an answer is right. A subclass's docstring is its line in the documents."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     fences: ClassVar[frozenset[str]]
-    """What people and models write behind a fence, in lower case."""
+    """Language names of fenced code blocks, in lower case."""
     example: ClassVar[Example]
     file_key: ClassVar[str] = ""
-    """The key that names a file, or several."""
+    """The key that names one file or several."""
     starts: ClassVar[Literal["", "answer", "command"]] = ""
     """What is run as a program: nothing, the answer, or a command that the case names."""
 
     verifier: str
-    id: str = ""  # pairs this case with itself in another evaluation; default: its line
+    id: str = ""  # identifies the case in other evaluations; default: its line
     category: str = Field(default="uncategorised", min_length=1)
 
     @abstractmethod
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade | bool:
-        """Judge an answer that is readable, or say whether it is right. file: the first named. Raises Stopped, InputError,
-        EnvironmentProblem.
+        """Judge a readable answer; True and False stand for right and wrong. file: the first one named. Raises Stopped,
+        InputError, EnvironmentProblem.
         """
 
     def verdict(self, answer: str, file: Path | None, timeout_s: float) -> Grade:
-        """Return what becomes of an answer, taken out of its text. Raises InputError, EnvironmentProblem."""
+        """Return the verdict on an extracted answer. Raises InputError, EnvironmentProblem."""
         try:
             readable(answer)
             found = self.grade(answer, file, timeout_s)
@@ -125,51 +125,51 @@ class Case(BaseModel, ABC):
 
     @property
     def expected_text(self) -> str:
-        """A right answer as text, the first of several; "" for a program, which only has tests, and where none is known."""
+        """The first right answer as text; "" where none is known, as for a program that only has tests."""
         expected = getattr(self, "expected", None)
         return expected or "" if isinstance(expected, str | None) else json.dumps(expected, ensure_ascii=False)
 
     @property
     def criterion(self) -> str:
-        """What an answer is held against, for people: the right answer, else the tests of a program or a pattern."""
+        """What an answer is compared with, for people: the right answer, else a program's tests or a pattern."""
         return self.expected_text or str(getattr(self, "tests", None) or getattr(self, "pattern", ""))
 
     @property
     def can_be_forged(self) -> bool:
-        """Whether an answer that wants to can pass without being right: it matters where verdicts train a model."""
+        """Whether a malicious answer can pass without being right, which matters where verdicts train a model."""
         return False
 
     def labeled(self, answer: str) -> Labeled | None:  # noqa: ARG002  for subclasses
-        """Return an answer, taken out of its text, as a label; None where answers are none."""
+        """Return an extracted answer as a label; None for verifiers without labels."""
         return None
 
     @classmethod
     def prepare(cls, asked: Sequence[tuple[Case, str]], timeout_s: float) -> None:
-        """Do at once, before `grade` is asked for each, what is cheaper for many answers to cases of this verifier."""
+        """Do work that is cheaper for many answers at once, before `grade` is called for each."""
 
     def result_key(self, answer: str, file: Path | None, timeout_s: float) -> Hashable:  # noqa: ARG002  for subclasses
-        """Return what an answer gives, the same for two that give the same, whatever is right; by default its text.
+        """Return a key of the answer's result, equal for answers with equal results, right or wrong; by default the text.
 
-        `EMPTY`: it runs, and finds nothing. None, or `Stopped` raised: it gives nothing. file, errors: those of `grade`.
+        `EMPTY`: it runs and returns nothing. None, or `Stopped`: it has no result. file, errors: as for `grade`.
         """
         label = self.labeled(answer)
         return label.answered if label else plain(answer) or None
 
     @property
     def file_names(self) -> tuple[str, ...]:
-        """The files that the case names, relative to that of its row."""
+        """The files that the case names, relative to the file of its row."""
         named: str | list[str] = getattr(self, self.file_key, "")
         return tuple(named) if isinstance(named, list) else (named,) if named else ()
 
     def located(self, folder: Path) -> Case:  # noqa: ARG002  for those that name files
-        """Return the case with paths that do not depend on the folder of its row."""
+        """Return the case with absolute paths."""
         return self
 
     def require_sound(self) -> None:
-        """Raise InputError where no answer could be right, as far as the case alone tells."""
+        """Raise InputError if no answer could be right, as far as the case itself shows."""
 
     def for_dummy(self, *, first: bool) -> Case | None:
-        """Return what a dummy answer is graded by, to find out what cannot be graded here; None: another case told, as where
-        programs are started the first of this verifier does.
+        """Return the case that a dummy answer is graded by, to find out early what cannot be graded here. None: it would show
+        nothing new; of a verifier that starts programs one case is enough.
         """
         return self if first or not self.starts else None

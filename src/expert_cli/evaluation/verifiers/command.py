@@ -1,7 +1,7 @@
-"""Judges answers by a program of the user's own, where nothing else knows what is right.
+"""Judges answers by a program of the user, for what no other verifier can judge.
 
-It gets one line of JSON on stdin, {"case": the row's keys beside prompt and input, "answer"}, and prints {"correct", "detail"}.
-An answer reaches it in no other way. No walls stand around it.
+It reads one line of JSON from stdin, {"case": the row's keys but prompt and input, "answer"}, and prints {"correct",
+"detail"}. The answer reaches it in no other way. It runs without a sandbox.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from expert_cli.utils.subprocesses import how_it_ended
 
 
 class CommandCase(Case):
-    """`command`, a program of your own, which decides (with `--allow-commands`); `arguments`, `expected`: what it is given."""
+    """`command`, your own program, which decides (with `--allow-commands`); `arguments`, `expected`: passed to it."""
 
     starts = "command"
     file_key = "command"
     fences = frozenset({"command"})
     example = Example({"prompt": "Count the vowels of tree.", "command": "judge.py", "expected": "2"}, "2", "3")
 
-    command: str = Field(min_length=1)  # relative to the file of the row; one that ends in .py is run by this Python
+    command: str = Field(min_length=1)  # relative to the file of the row; a .py file is run by this Python
     arguments: list[str] = Field(default=[])
     expected: Any = None
 
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:
-        """Ask the program, which has `timeout_s` from its start to its end. Raises InputError where it fails."""
+        """Ask the program, within `timeout_s` from start to end. Raises InputError if it fails."""
         program = file or Path(self.command)
         command = [*([sys.executable] if program.suffix == ".py" else []), str(program), *self.arguments]
         try:

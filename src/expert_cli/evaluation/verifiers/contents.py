@@ -1,7 +1,7 @@
-"""Other contents of a case's database or graph, on which a query that is right by luck is not. Runs in the worker's process.
+"""Generates other contents for a case's database or graph, so that a query that is right by chance fails on one of them.
 
-Rows are drawn anew: keys stay keys, references refer to rows that are there, and among the values are the constants of the
-expected queries and what differs from them by little. So are the values and the relationships of a graph, whose nodes stay.
+Rows are drawn at random: keys stay unique, references stay valid, and the values include the constants of the expected queries
+and near misses. A graph keeps its nodes; properties and relationships are drawn. Runs in the worker process.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ JOIN pragma_table_xinfo(key."table") AS theirs ON theirs.name = key."to" COLLATE
 _KEY_NAME = re.compile(r"(?:.*_|.*(?=I[dD]$))?(?:id|code|no|number|key)", re.IGNORECASE)
 
 Way = Callable[[Sequence[str], int], Any]
-"""Returns the content that a number names: the same for the same expected queries."""
+"""Returns the content with a number: the same number and expected queries give the same content."""
 
 
 @dataclass
 class FilledTable:
-    """A table. columns: what each holds, without NULL; key: the one that tells all rows apart; foreign: the table and column
+    """A table. columns: the values of each, without NULL; key: the column that identifies rows; foreign: the table and column
     that a column refers to.
     """
 
@@ -48,12 +48,12 @@ class FilledTable:
 
 
 def read_tables(connection: Any) -> dict[str, FilledTable]:
-    """Return the tables that rows can be written to, without generated columns. Keys and references that are not declared are
-    told by names and values.
+    """Return the tables that can be filled, without generated columns. Undeclared keys and references are recognized by names
+    and values.
     """
     tables = dict[str, FilledTable]()
     for (name,) in connection.execute(_TABLES).fetchall():
-        # one of texts that are not UTF-8, or of generated columns alone, stays as it is
+        # a table with texts that are not UTF-8, or with generated columns alone, is left as it is
         with suppress(UnicodeError, apsw.SQLError):
             tables[name] = _table(connection, name)
     for name, table in tables.items():
@@ -80,14 +80,14 @@ def _table(connection: Any, name: str) -> FilledTable:
 
 
 def _refers(column: str, table: str, key: str) -> bool:
-    """Whether a column's name says that it holds a table's key."""
+    """Whether a column's name suggests that it refers to the key of a table."""
     column, stem, key = column.lower(), re.sub("(ies|e?s)$", "", table.lower()), key.lower()
     is_named = column.startswith(stem) and column.endswith((key, "id"))
     return is_named or (key not in ("id", "code", "no", "number") and f"_{column}".endswith(f"_{key}"))
 
 
 def near(value: Any) -> list[Any]:
-    """Return a constant, more often than what differs from it by little."""
+    """Return near misses of a constant, and the constant itself more often."""
     if isinstance(value, int | float):
         return [value, value, value - 1, value + 1]
     core = str(value).strip("%")
@@ -97,15 +97,15 @@ def near(value: Any) -> list[Any]:
 def _drawn(
     rng: random.Random, table: FilledTable, named: Mapping[str, list[Any]], parents: Mapping[str, list[Any]]
 ) -> dict[str, list[Any]]:
-    """Return the columns of drawn rows. named: constants, by column in lower case; parents: what a column may refer to."""
+    """Return drawn columns. named: constants by column in lower case; parents: the values that a column may refer to."""
     size, columns = rng.choice((8, 20, 40, 60)), dict[str, list[Any]]()
     for column, held in table.columns.items():
         own = held or ["a", "b", 1, 2]
-        if column in parents:  # some of them, a few more often than the rest
+        if column in parents:  # some of the parents, a few of them more often
             known = [*dict.fromkeys(parents[column])] or [None]
             some = rng.sample(known, max(1, round(len(known) * rng.choice((0.4, 0.7, 1)))))
             values = rng.choices(some + some[: 1 + len(some) // 4] * rng.choice((0, 2, 4)), k=size)
-        elif column == table.key:  # texts repeat: they are told apart by a number
+        elif column == table.key:  # repeated texts get a number
             more = [*range(1, size + 1)] if isinstance(own[0], int) else [*own, *(f"{own[0]} {n}" for n in range(size))]
             values = more[:size]
         else:
@@ -114,7 +114,7 @@ def _drawn(
             wanted = [one for value in named.get(column.lower(), ()) for one in near(value)]
             pools = rng.choices((wanted, few, own), (0.7 if wanted else 0, share, 1 - share), k=size)
             values = [*map(rng.choice, pools)]
-        empty = rng.choice((0, 0, 0.1, 0.25)) if column != table.key else 0  # where NULL may stand
+        empty = rng.choice((0, 0, 0.1, 0.25)) if column != table.key else 0  # the share of NULL
         columns[column] = [None if rng.random() < empty else value for value in values]
     return columns
 
@@ -124,7 +124,7 @@ def _drawing(queries: Sequence[str], number: int) -> random.Random:
 
 
 def database_contents(file: bytes, dialect: Dialect = "sqlite") -> Way:
-    """Return what makes others of a database. file: opens in memory; dialect: of the expected queries."""
+    """Return a generator of other contents. file: a database that opens in memory; dialect: of the expected queries."""
     source, dangling, order = opened(file), list[str](), list[str]()
     tables = read_tables(source)
     known = {column.lower() for table in tables.values() for column in table.columns}
@@ -133,7 +133,7 @@ def database_contents(file: bytes, dialect: Dialect = "sqlite") -> Way:
         for column, (other, theirs) in table.foreign.items():
             there = f"SELECT {quoted(theirs)} FROM {quoted(other)} WHERE {quoted(theirs)} IS NOT NULL"  # noqa: S608
             dangling.append(f"DELETE FROM {quoted(name)} WHERE {quoted(column)} NOT IN ({there})")  # noqa: S608
-    while left := [name for name in tables if name not in order]:  # what is referred to comes first, but in a circle
+    while left := [name for name in tables if name not in order]:  # parents first, except in a circle of references
         waits = {name for name in left if any(of in left and of != name for of, _ in tables[name].foreign.values())}
         order.append(next((name for name in left if name not in waits), left[0]))
 
@@ -151,10 +151,10 @@ def database_contents(file: bytes, dialect: Dialect = "sqlite") -> Way:
             into = f"{quoted(name)} ({', '.join(map(quoted, made[name]))})"
             insert = f"INSERT OR IGNORE INTO {into} VALUES ({', '.join('?' * len(made[name]))})"  # noqa: S608
             for row in zip(*made[name].values(), strict=True):
-                with suppress(apsw.Error, OverflowError):  # of a STRICT table, or a key that is a whole number
+                with suppress(apsw.Error, OverflowError):  # of a STRICT table, or an INTEGER PRIMARY KEY
                     connection.execute(insert, row)
         left = -1
-        while left != (left := connection.total_changes()):  # a row that is gone may leave others without a parent
+        while left != (left := connection.total_changes()):  # deleting a row may leave others without a parent
             for statement in dangling:
                 connection.execute(statement)
         return bytes(connection.serialize("main"))
@@ -163,7 +163,7 @@ def database_contents(file: bytes, dialect: Dialect = "sqlite") -> Way:
 
 
 def constants(queries: Sequence[str], dialect: Dialect, known: Collection[str]) -> Mapping[str, list[Any]]:
-    """Return the constants of queries by the known name, in lower case, that each stands behind."""
+    """Return the constants of queries by the column, in lower case, that each follows."""
     found: dict[str, list[Any]] = defaultdict(list)
     for query in queries:
         name = ""
@@ -172,13 +172,13 @@ def constants(queries: Sequence[str], dialect: Dialect, known: Collection[str]) 
                 name = token.text.lower()
             elif token.token_type is TokenType.NUMBER:
                 found[name].append(float(token.text) if re.search("[.eE]", token.text) else int(token.text))
-            elif token.token_type in (*TEXTS, TokenType.IDENTIFIER):  # a quoted name of nothing is a text to SQLite
+            elif token.token_type in (*TEXTS, TokenType.IDENTIFIER):  # unknown quoted names are strings
                 found[name].append(token.text)
     return found
 
 
 def opened(content: bytes) -> Any:
-    """Return a connection to a database in memory, without its triggers."""
+    """Return a connection to a database in memory, with triggers disabled."""
     connection = apsw.Connection(":memory:")
     connection.deserialize("main", content)
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
@@ -194,8 +194,8 @@ _ODD = "source_id = target_id OR id NOT IN (SELECT min(id) FROM edges GROUP BY s
 
 
 def graph_contents(file: bytes) -> Way:
-    """Return what makes others of a graph: properties get values of their like, relationships other ends of their like; few
-    graphs have two of a type between two nodes, or one from a node to itself. file: the database that graphqlite keeps it in.
+    """Return a generator of other graphs: properties get values of their kind, relationships other ends of their kind. Few
+    graphs have parallel relationships or loops, so those are removed. file: graphqlite's database.
     """
     keys = {number: name.lower() for name, number in opened(file).execute("SELECT key, id FROM property_keys")}
 

@@ -1,4 +1,4 @@
-"""Judges JSON answers: strict JSON that fits the case's JSON Schema and holds the values the case's rule asks for."""
+"""Judges JSON answers: strict JSON that is valid for the case's JSON Schema and has the values that its rule asks for."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class JsonCase(Case):
 
     @property
     def expected_text(self) -> str:
-        """The value as JSON."""
+        """The expected value as JSON."""
         return json.dumps(self.expected, ensure_ascii=False)
 
     def require_sound(self) -> None:
-        """Raise InputError where the schema is none."""
+        """Raise InputError for an invalid schema."""
         if self.json_schema is not None:
             require_packages("jsonschema_rs")
             try:
@@ -42,7 +42,7 @@ class JsonCase(Case):
                 raise InputError(f"schema: {str(error).splitlines()[0]}", "correct the case's schema") from error
 
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:  # noqa: ARG002  a case names none
-        """Compare values, by the rule; one that breaks the schema is invalid, as a program that breaks its types is."""
+        """Compare values by the rule. A value that violates the schema is `invalid`, like a program that does not compile."""
         value = _parse(answer)
         if self.json_schema is not None:
             reply = _WORKER.ask({"schema": json.dumps(self.json_schema), "value": answer}, timeout_s)
@@ -52,15 +52,16 @@ class JsonCase(Case):
         return Grade("wrong", fault) if fault else Grade("correct")
 
     def result_key(self, answer: str, file: Path | None, timeout_s: float) -> Hashable:  # noqa: ARG002  a case names none
-        """Return the value, whatever its layout and the order of its members; 1 and 1.0 are one, true is not 1."""
+        """Return the value, independent of layout and member order; 1 and 1.0 are equal, true and 1 are not."""
         readable(answer)
         _parse(answer)
         return same_as(answer)
 
 
 def difference(value: Any, expected: Any, place: str = "", *, subset: bool = False) -> str:
-    """Return what of a value of JSON is not as expected, with its place; "" for nothing. The order of members is free, 1 equals
-    1.0, true is not 1. subset: objects may hold more members, at every depth.
+    """Return the first difference between a JSON value and the expected one, with its path; "" for none.
+
+    Member order is ignored, 1 equals 1.0, true does not equal 1. subset: objects may have more members, at every depth.
     """
     inside: Iterable[str] = ()
     if isinstance(expected, dict) and isinstance(value, dict):
@@ -70,14 +71,14 @@ def difference(value: Any, expected: Any, place: str = "", *, subset: bool = Fal
     elif isinstance(expected, list) and isinstance(value, list) and len(value) == len(expected):
         pairs = enumerate(zip(value, expected, strict=True))
         inside = (difference(*pair, f"{place}/{index}", subset=subset) for index, pair in pairs)
-    elif value != expected or isinstance(value, bool) is not isinstance(expected, bool):  # True == 1, but not in JSON
+    elif value != expected or isinstance(value, bool) is not isinstance(expected, bool):  # True == 1 in Python alone
         shown, wanted = (json.dumps(one, ensure_ascii=False)[:60] for one in (value, expected))
         return f"{place or '/'} is {shown}, not {wanted}"
     return next(filter(None, inside), "")
 
 
 def _parse(answer: str) -> Any:
-    """Return the value, read strictly: no NaN, no key twice. Raises `Stopped`."""
+    """Parse strictly: no NaN, no repeated key. Raises `Stopped`."""
     try:
         return json.loads(answer, object_pairs_hook=unique_keys, parse_constant=no_number)
     except ValueError as error:
@@ -90,8 +91,8 @@ _WORKER = Worker(f"{__name__}:judge", "jsonschema_rs")
 
 
 def judge() -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
-    """Return what tells where a value does not fit, "" where it does: a search that can take exponential time and memory."""
-    _validator("{}")  # loads the package while files may be opened
+    """Return a function that says where a value violates the schema, "" for nowhere; it can take exponential time."""
+    _validator("{}")  # import the package while this process may still open files
     return _misfit
 
 
@@ -103,7 +104,7 @@ def _misfit(question: Mapping[str, Any]) -> Mapping[str, Any]:
 
 @lru_cache(maxsize=4096)
 def _validator(schema: str) -> Any:
-    """Return the compiled validator of a schema; nothing is fetched for it. Raises ValueError for what is no schema."""
+    """Return the compiled validator of a schema, without fetching references. Raises ValueError for an invalid schema."""
     import jsonschema_rs
 
     try:

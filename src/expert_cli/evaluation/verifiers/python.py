@@ -1,5 +1,5 @@
-"""Judges Python answers: a case's tests run where the answer is, in one process behind walls, which an answer that wants to can
-change; or its calls, whose results are compared here: the process gets the arguments, and never what is expected.
+"""Judges Python answers. A case's `tests` run in the answer's own process, which a malicious answer can manipulate. The
+results of `calls` are compared here: the sandboxed process gets the arguments, never the expected values.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CHILD = Path(__file__).parent / "sandbox" / "python_child.py"
 
 
 class PythonCase(Case):
-    """`tests`, code that raises if what the answer defines is wrong; or `function` and `calls`, which no answer can forge."""
+    """`tests`, code that raises if the answer is wrong; or `function` and `calls`, which no answer can forge."""
 
     starts = "answer"
     fences = frozenset({"python", "py", "python3", "py3"})
@@ -31,29 +31,29 @@ class PythonCase(Case):
         {"prompt": "Double n.", "function": "f", "calls": [[[2], 4]]}, "def f(n): return 2 * n", "def f(n): return n"
     )
 
-    tests: str = ""  # its functions `test...` and test cases are called
-    function: str = ""  # what `calls` call: a name, or `Solution().name`
-    # of each the arguments, and what it returns; a tuple is a list
+    tests: str = ""  # test functions and unittest cases in it are run
+    function: str = ""  # the function to call: a name, or `Solution().name`
+    # arguments and expected result of each call; a tuple is a list
     calls: list[Annotated[tuple[list[JsonValue], JsonValue], Strict(False)]] = Field(default=[])
 
     @property
     def criterion(self) -> str:
-        """What an answer is held against, for people."""
+        """The tests or calls, as text for people."""
         return self.tests or f"{self.function}: {json.dumps(self.calls)}"
 
     @property
     def can_be_forged(self) -> bool:
-        """Whether tests run, in the answer's own process."""
+        """Whether the tests run in the answer's own process."""
         return bool(self.tests)
 
     def require_sound(self) -> None:
-        """Raise InputError for a case of neither tests nor calls, or of both."""
+        """Raise InputError unless the case has either tests or calls."""
         if bool(self.tests) == bool(self.calls) or bool(self.calls) != bool(self.function):
             hint = 'write "tests", or "function" and "calls"'
             raise InputError("a case has either tests, or function and calls", hint)
 
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:  # noqa: ARG002  a case names none
-        """Judge a program, which has `timeout_s` once its process stands."""
+        """Run a program; `timeout_s` counts from when its process is ready."""
         asked: dict[str, Any] = {"program": answer, "tests": self.tests, "function": self.function}
         asked |= {"args": [args for args, _ in self.calls], "nonce": secrets.token_hex(16)}
         words, files = [sys.executable, "-I", "-S", str(CHILD)], [sys.prefix, sys.base_prefix, str(CHILD)]
@@ -68,7 +68,7 @@ class PythonCase(Case):
         return Grade(kind, str(reply.get("why", "")))
 
     def result_key(self, answer: str, file: Path | None, timeout_s: float) -> Hashable:  # noqa: ARG002
-        """Return the program without comments and spacing: what it gives no one knows without the tests."""
+        """Return the program without comments and layout: without tests nobody knows its result."""
         readable(answer)
         try:
             return ast.dump(ast.parse(answer))

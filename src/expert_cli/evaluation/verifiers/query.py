@@ -1,6 +1,6 @@
-"""Judges SQL and Cypher: an answer's rows must be those of the expected queries, on one content or several.
+"""Judges SQL and Cypher: an answer must return the rows of an expected query, on one database content or several.
 
-This is the side that reads cases and files; `sandbox/sqlite.py` runs and compares, in a process that can be ended.
+This side reads cases and files. `sandbox/sqlite.py` runs and compares, in a worker process that can be killed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from expert_cli.evaluation.verifiers.sandbox.child_process import PREPARE_S, Wor
 
 FAULT_S = 0.3
 _FIRST = re.compile(r"""[\s;]*((?:'[^']*'|"[^"]*"|[^;'"])*)""")
-"""The first of several queries; sqlglot, which whoever only trains has not, would tell comments from it, too."""
+"""Matches the first of several queries. sqlglot would also skip comments, but is not installed for training alone."""
 
 
 def _server() -> list[Mapping[str, str]]:
@@ -38,12 +38,12 @@ _JUDGES = {
 
 
 class QueryCase(Case):
-    """A query whose rows must be those of the expected one."""
+    """A query that must return the same rows as an expected one."""
 
-    dialect: str = "cypher"  # of its queries
-    expected: str = Field(min_length=1)  # one or more accepted queries, each ended by a semicolon
-    rule: Literal["strict", "spider"] = "strict"  # how rows are compared: docs/JUDGING.md
-    perturb: int | None = Field(default=None, ge=1, le=100)  # so many other contents are made of the first file
+    dialect: str = "cypher"  # the dialect of its queries
+    expected: str = Field(min_length=1)  # one or more accepted queries, separated by semicolons
+    rule: Literal["strict", "spider"] = "strict"  # how rows are compared, see docs/JUDGING.md
+    perturb: int | None = Field(default=None, ge=1, le=100)  # how many other contents are generated from the first file
 
     @property
     def expected_text(self) -> str:
@@ -51,20 +51,20 @@ class QueryCase(Case):
         return str(_FIRST.findall(self.expected)[0]).strip()
 
     def located(self, folder: Path) -> Case:
-        """Return the case with paths that do not depend on the folder of its row."""
+        """Return the case with absolute paths."""
         return self.model_copy(update={self.file_key: [str((folder / name).resolve()) for name in self.file_names]})
 
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:
-        """Compare the rows of the answer with those of the accepted queries, on every content; the time is that of all."""
+        """Compare the answer's rows with those of the accepted queries on every content, within one time limit for all."""
         return Grade(**self._asked("grade", answer, file, timeout_s))
 
     def result_key(self, answer: str, file: Path | None, timeout_s: float) -> Hashable:
-        """Return the answer's rows on every content, the same for those that the case's rule takes for equal."""
+        """Return a key of the answer's rows on every content: equal for rows that the case's rule takes for equal."""
         reply = self._asked("key", answer, file, timeout_s)
         return EMPTY if reply["empty"] else str(reply["key"])
 
     def fault(self, answer: str) -> str:
-        """Return why an answer cannot be run on the first content; "" where it can, also where it takes too long."""
+        """Return why the answer does not run on the first content; "" where it runs, or only takes too long."""
         try:
             self._asked("key", answer, Path(self.file_names[0]), FAULT_S)
         except Stopped as stopped:
@@ -72,7 +72,7 @@ class QueryCase(Case):
         return ""
 
     def _asked(self, do: str, answer: str, file: Path | None, timeout_s: float) -> dict[str, Any]:
-        """Ask a process that judges; one that does not know the case yet is sent its files."""
+        """Ask a worker process, which is sent the files of a case it does not know yet."""
         files = [file, *map(Path, self.file_names[1:])] if file else []
         case = {"expected": self.expected, "rule": self.rule, "perturb": self.perturb or 0}
         case["files"] = [f"{path.stat().st_size} {path.stat().st_mtime_ns} {path}" for path in files]
@@ -86,7 +86,7 @@ class QueryCase(Case):
 
 
 class SqlCase(QueryCase):
-    """`database`, an SQLite file, and `expected`, one or more accepted queries: the results are compared."""
+    """`database`, an SQLite file, and `expected`, one or more accepted queries: their results are compared."""
 
     fences = frozenset({
         "sql", "sqlite", "sqlite3", "postgres", "postgresql", "psql", "pgsql", "plpgsql", "mysql", "mariadb", "tsql", "duckdb"
@@ -98,12 +98,12 @@ class SqlCase(QueryCase):
     )
     file_key = "database"
 
-    database: str | list[str] = Field(min_length=1)  # relative to the file of the row; a list: right means right on all
-    dialect: Literal["sqlite", "postgresql"] = "sqlite"  # PostgreSQL also takes a script of CREATE TABLE and INSERT
+    database: str | list[str] = Field(min_length=1)  # relative to the file of the row; an answer must be right on each
+    dialect: Literal["sqlite", "postgresql"] = "sqlite"  # for PostgreSQL also a script of CREATE TABLE and INSERT
 
 
 class CypherCase(QueryCase):
-    """`script`, which makes a graph, and `expected`: the results are compared."""
+    """`script`, which creates a graph, and `expected`: the results are compared."""
 
     fences = frozenset({"cypher", "neo4j", "opencypher"})
     example = Example(
@@ -114,11 +114,11 @@ class CypherCase(QueryCase):
     file_key = "script"
 
     dialect: Literal["cypher"] = "cypher"
-    script: str | list[str] = Field(min_length=1)  # relative to the file of the row; a list: right means right on all
+    script: str | list[str] = Field(min_length=1)  # relative to the file of the row; an answer must be right on each
 
 
 def _content(file: Path) -> str:
-    """Return a file as text."""
+    """Return a file's bytes in base64. Raises InputError for a database with an unmerged write-ahead log."""
     journal = file.with_name(f"{file.name}-wal")
     if journal.exists() and journal.stat().st_size:
         hint = f"sqlite3 {file.name} 'PRAGMA wal_checkpoint'"

@@ -1,5 +1,5 @@
-"""What a query orders, by its tokens in sqlglot, and whether an answer's rows are the expected ones, by the rule `strict` or
-`spider`, as docs/JUDGING.md says them.
+"""Compares rows by the rules `strict` and `spider` (docs/JUDGING.md), and finds out with sqlglot's tokenizer whether a query
+orders its rows.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ Dialect = Literal["sqlite", "postgresql", "cypher"]
 SQLGLOT = {"sqlite": "sqlite", "postgresql": "postgres"}
 TEXTS = (TokenType.STRING, TokenType.NATIONAL_STRING, TokenType.BYTE_STRING, TokenType.HEREDOC_STRING)
 BEGINS = (TokenType.SELECT, TokenType.WITH, TokenType.VALUES, TokenType.VAR)
-"""What begins a query, or a word that begins nothing."""
+"""The first token of a query, or a word that is no keyword."""
 _OPENS, _CLOSES = ({getattr(TokenType, f"{side}_{of}") for of in ("PAREN", "BRACKET", "BRACE")} for side in ("L", "R"))
 
 
 class _Cypher(Tokenizer):
     QUOTES, IDENTIFIERS, COMMENTS, STRING_ESCAPES = ["'", '"'], ["`"], ["//", ("/*", "*/")], ["\\"]
-    COMMANDS: ClassVar[set[TokenType]] = set()  # CALL begins no other language
+    COMMANDS: ClassVar[set[TokenType]] = set()  # CALL is no command of another language here
 
 
 @lru_cache(maxsize=64)
 def tokens(statement: str, dialect: Dialect) -> list[Token]:
-    """Return all but blanks and comments. Raises `Stopped` for quotes or comments that are left open."""
+    """Return the tokens without white space and comments. Raises `Stopped` for an unclosed quote or comment."""
     try:
         return _Cypher().tokenize(statement) if dialect == "cypher" else tokenize(statement, read=SQLGLOT[dialect])
     except TokenError as error:
@@ -39,7 +39,7 @@ def tokens(statement: str, dialect: Dialect) -> list[Token]:
 
 
 for _name in SQLGLOT.values():
-    tokenize("", read=_name)  # a dialect is loaded while the process may still open files
+    tokenize("", read=_name)  # load the dialects while this process may still open files
 
 
 def outer(statement: str, dialect: Dialect) -> Iterator[Token]:
@@ -53,7 +53,7 @@ def outer(statement: str, dialect: Dialect) -> Iterator[Token]:
 
 
 def split(text: str, dialect: Dialect) -> list[str]:
-    """Return the statements of `text`, without the semicolons between them; what holds only comments is none."""
+    """Return the statements of `text` without their semicolons; comments alone are no statement."""
     found, start, filled = [], 0, False
     for token in tokens(text, dialect):
         is_end = token.token_type is TokenType.SEMICOLON
@@ -65,12 +65,12 @@ def split(text: str, dialect: Dialect) -> list[str]:
 
 
 def words(code: Iterable[Token]) -> list[str]:
-    """Return words and marks in upper case, "" for a text or quoted name."""
+    """Return keywords and symbols in upper case, "" for a string or a quoted name."""
     return ["" if one.token_type in (*TEXTS, TokenType.IDENTIFIER) else one.text.upper() for one in code]
 
 
 def without(statement: str, dialect: Dialect, kinds: tuple[TokenType, ...], put: str) -> str:
-    """Return a statement with `put` in the place of tokens."""
+    """Return a statement with tokens of some kinds replaced by `put`."""
     for token in reversed(tokens(statement, dialect)):
         if token.token_type in kinds:
             statement = statement[: token.start] + put + statement[token.end + 1 :]
@@ -78,13 +78,13 @@ def without(statement: str, dialect: Dialect, kinds: tuple[TokenType, ...], put:
 
 
 def orders_rows(statement: str, dialect: Dialect) -> bool:
-    """Whether the order of the result's rows is asked for: an ORDER BY outside brackets, in Cypher after the last RETURN."""
+    """Whether the query asks for an order of rows: an ORDER BY outside brackets, in Cypher after the last RETURN."""
     code = words(outer(statement, dialect))
     return "ORDER BY" in code[_last_return(code) :]
 
 
 def orders_lists(statement: str) -> bool:
-    """Whether the order of a Cypher query's lists is defined: it collects nothing."""
+    """Whether the lists in a Cypher query's result have a defined order: it does not call collect()."""
     return "COLLECT" not in words(tokens(statement, "cypher"))
 
 
@@ -94,23 +94,23 @@ def _last_return(code: Sequence[str]) -> int:
 
 Rule = Literal["strict", "spider"]
 TOLERANCE, NOISE = 1e-6, 1e-9
-"""Of floats, relatively: what counts as equal, and what sums in another order may differ by."""
+"""Relative tolerances of floats: for equality, and for sums that were added in another order."""
 MAX_ORDER_LOOKS = 1_000_000
-"""So many rows are looked at to find an order of columns; where that takes more, columns of the same values stay in theirs."""
+"""At most so many rows are compared to find a column order; beyond it, columns with equal values keep their order."""
 
 Row = tuple[Any, ...]
 Run = Callable[[str], Sequence[Row]]
 Flat = tuple[str, tuple[int | float, ...]]
-"""A row taken apart: all but its numbers as text, to compare exactly, and the numbers."""
+"""A row as text with its numbers taken out, to compare exactly, and the numbers."""
 
 
 Ties = Sequence[Sequence[Row]]
-"""All rows of an ordered query without its LIMIT, by equal sort keys."""
+"""All rows of an ordered query without its LIMIT, grouped by equal sort keys."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """What an accepted query returned. ordered: its rows; ordered_lists: the items of the lists in it; ties: None for none."""
+    """The result of an accepted query. ordered: its row order counts; ordered_lists: the order inside lists counts, too."""
 
     rows: Sequence[Row]
     ordered: bool = False
@@ -119,12 +119,12 @@ class Result:
 
 
 def is_right(rule: Rule, rows: Sequence[Row], expected: Result) -> bool:
-    """Whether `rows` are the expected ones by a rule; told at once where they are those very rows, as most right ones are."""
+    """Whether `rows` are right by a rule; identical rows, the common case, are accepted at once."""
     return repr(rows) == repr(expected.rows) or (same if rule == "strict" else same_by_spider)(rows, expected)
 
 
 def same(rows: Sequence[Row], expected: Result) -> bool:
-    """Whether `rows` are the expected ones by the rule `strict`."""
+    """Whether `rows` are right by the rule `strict`."""
     if len(rows) != len(expected.rows):
         return False
     in_order = [[row] for row in expected.rows] if expected.ordered else [expected.rows]
@@ -132,7 +132,7 @@ def same(rows: Sequence[Row], expected: Result) -> bool:
 
 
 def _within(rows: Sequence[Row], ties: Ties, ordered_lists: bool) -> bool:
-    """Whether the rows are those asked for in an order that the ties leave open, any of those tied where a LIMIT cuts."""
+    """Whether the rows follow the groups of ties: within a group any order, and where a LIMIT cuts a group any of its rows."""
     flat, start = _flattened(rows, ordered_lists), 0
     for group in ties:
         part = flat[start : start + len(group)]
@@ -143,7 +143,7 @@ def _within(rows: Sequence[Row], ties: Ties, ordered_lists: bool) -> bool:
 
 
 def _are_among(part: Sequence[Flat], group: Sequence[Flat]) -> bool:
-    """Whether the rows are some of the group's, each as often at most."""
+    """Whether the rows are among the group's, counting repeats."""
     if len(part) != len(group):
         return not Counter(map(_rounded, part)) - Counter(map(_rounded, group))
     pairs = zip(sorted(part, key=_rounded), sorted(group, key=_rounded), strict=True)
@@ -155,7 +155,7 @@ def _close(one: float, other: float) -> bool:
 
 
 def _flattened(rows: Sequence[Row], ordered_lists: bool) -> list[Flat]:
-    """Take rows apart; `ordered_lists`: the order of a list's items counts."""
+    """Separate rows into text and numbers. ordered_lists: the order of list items counts."""
 
     def shape(value: Any) -> Any:
         if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
@@ -173,7 +173,7 @@ def _flattened(rows: Sequence[Row], ordered_lists: bool) -> list[Flat]:
 
 
 def _rounded(row: Flat) -> Flat:
-    """Return a row without the noise that another order of adding makes."""
+    """Return a row with its numbers rounded, so that the order of additions does not matter."""
     both = ((round(number), number) for number in row[1])
     return row[0], tuple(
         whole if math.isclose(whole, number, rel_tol=NOISE) else float(f"{number:.9g}") for whole, number in both
@@ -181,13 +181,13 @@ def _rounded(row: Flat) -> Flat:
 
 
 def same_by_spider(rows: Sequence[Row], expected: Result) -> bool:
-    """Whether the rows are the expected ones by the rule `spider`; no rows equal no rows of any width."""
+    """Whether `rows` are right by the rule `spider`; two empty results are equal, whatever their columns."""
     if not rows or not expected.rows:
         return len(rows) == len(expected.rows)
     given, wanted = ([tuple(map(_hashable, one)) for one in zip(*side, strict=True)] for side in (rows, expected.rows))
     if expected.ordered:
         return Counter(given) == Counter(wanted)
-    alike = defaultdict[Hashable, tuple[list[Row], list[Row]]](lambda: ([], []))  # columns of the same values
+    alike = defaultdict[Hashable, tuple[list[Row], list[Row]]](lambda: ([], []))  # columns with the same values
     for side, columns in enumerate((given, wanted)):
         for column in columns:
             alike[frozenset(Counter(column).items())][side].append(column)
@@ -204,18 +204,18 @@ def _hashable(cell: Any) -> Hashable:
 
 
 def rows_key(rows: Sequence[Row], accepted: Sequence[Result]) -> Hashable:
-    """Return what is the same for results that `same` takes for equal, in order where all of `accepted` have one."""
+    """Return a key that is equal for results that `same` takes for equal; it keeps the order if all of `accepted` have one."""
     keys = [*map(_rounded, _flattened(rows, accepted[0].ordered_lists))]
     return tuple(keys if all(result.ordered for result in accepted) else sorted(keys))
 
 
 def find_ties(query: str, dialect: Dialect, own: Result, run: Run, columns: Sequence[str]) -> Ties | None:
-    """Return the ties of a query that orders its rows; None where they cannot be known, and only its own order is right.
+    """Return the groups of tied rows of an ordered query; None where they cannot be found, and only its own order is right.
 
-    The query is run twice more, without its LIMIT, and with all columns of the result as further keys: once upwards, once
-    downwards. Wherever both runs have passed the same rows, a group of ties ends. So keys need not be among the columns.
+    The query is run twice without its LIMIT, with all result columns appended to its sort keys, once ascending and once
+    descending. A group of ties ends wherever both runs have returned the same set of rows, so sort keys need not be columns.
 
-    own: what it returned; columns: what it can order by each column of that.
+    own: the query's own result; columns: how ORDER BY can name each column of it.
     """
     code = [*outer(query, dialect)]
     said = words(code)
@@ -227,10 +227,10 @@ def find_ties(query: str, dialect: Dialect, own: Result, run: Run, columns: Sequ
         up, down = (run(f"{head}, {', '.join(f'{one} {way}' for one in columns)}") for way in ways)
     except Stopped:
         return None
-    groups, start, balance = list[Sequence[Row]](), 0, 0  # of the hashes of the rows that each run has passed
+    groups, start, balance = list[Sequence[Row]](), 0, 0  # sums of row hashes: ascending minus descending
     both = (map(_rounded, _flattened(some, own.ordered_lists)) for some in (up, down))
     for place, (one, other) in enumerate(zip(*both, strict=False), start=1):
-        balance += hash(repr(one)) - hash(repr(other))  # that of -1 alone is that of -2
+        balance += hash(repr(one)) - hash(repr(other))  # not hash() of a number: hash(-1) == hash(-2)
         if not balance:
             groups.append(up[start:place])
             start = place

@@ -1,7 +1,7 @@
-"""The verifiers, by the name that a case's row gives: those of this package, and those that others bring by an entry point.
+"""The verifiers by name: those of this package, and those that other packages provide by an entry point.
 
 [project.entry-points."expert_cli.verifiers"]
-rhyme = "rhymes.judge:RhymeCase"              a subclass of Case (`case.py`); loaded when a row names it
+rhyme = "rhymes.judge:RhymeCase"              a subclass of Case (`case.py`), loaded when a row names it
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ VERIFIERS: dict[str, type[Case]] = {
 
 
 def known_verifiers() -> list[str]:
-    """Return every name that a row may give; a name of ours stays ours."""
+    """Return every name that a row may use; names of this package cannot be overridden."""
     return [*VERIFIERS, *sorted({point.name for point in entry_points(group=GROUP)} - VERIFIERS.keys())]
 
 
 @cache
 def verifier(name: str) -> type[Case] | None:
-    """Return what judges cases of a name; None: nobody brings it. Raises EnvironmentProblem for one that cannot be loaded."""
+    """Return the case class of a verifier, None for an unknown name. Raises EnvironmentProblem if it cannot be loaded."""
     for point in () if name in VERIFIERS else entry_points(group=GROUP, name=name):
         try:
             return point.load()  # type: ignore[no-any-return]
-        except Exception as error:  # another package's code raises anything
+        except Exception as error:  # another package may raise anything
             told = f"the verifier {name} ({point.value}) cannot be loaded: {type(error).__name__}: {error}"
             raise EnvironmentProblem(told, "install another version of its package, or tell its authors") from error
     return VERIFIERS.get(name)

@@ -1,8 +1,7 @@
-"""Judges TypeScript answers by deno: its parser reads them, its compiler checks their types, and the case's tests run against
-them in a process that can do no harm.
+"""Judges TypeScript answers with deno: parsed, type-checked, then run with the case's tests in a sandboxed process.
 
-Answer and tests are two modules over one frozen language, so that no name or change of the answer reaches the tests but what
-they call. Types are not held to be strict: 91 of MBXP's 831 solutions, which all pass their tests, break the strict rules.
+Answer and tests are two modules, and the globals are frozen, so an answer affects the tests only through what they call. Types
+need not be strict: 91 of MBXP's 831 solutions, which all pass their tests, violate the strict rules.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from expert_cli.evaluation.verifiers.case import Case, Example, Grade, Stopped, 
 from expert_cli.evaluation.verifiers.sandbox.child_process import START_S, reply_of, require_packages, run_program
 
 END, TYPE_CHECK_S = "export {};", 2.0
-"""What makes a module of a text; the least time that a type check may take, beyond what deno needs to start."""
+"""Turns a text into a module; the shortest time limit of a type check, without deno's start."""
 READER, RUNNER = (Path(__file__).parent / "sandbox" / f"typescript_{name}.js" for name in ("reader", "runner"))
 MODULES = [
     "assert", "assert/strict", "buffer", "crypto", "events", "path", "perf_hooks", "querystring", "string_decoder",
     "timers", "timers/promises", "url", "util"
 ]  # fmt: skip
-"""What a program may import, with or without `node:`."""
+"""Modules that a program may import, with or without `node:`."""
 GLOBALS = """
 Object Function Array Number Boolean String Symbol BigInt Date Promise RegExp Error AggregateError EvalError RangeError
 ReferenceError SuppressedError SyntaxError TypeError URIError Math JSON Intl Reflect Proxy Atomics Iterator globalThis Map Set
@@ -37,10 +36,11 @@ encodeURIComponent escape unescape eval Infinity NaN undefined
 global Buffer URL URLSearchParams TextEncoder TextDecoder AbortController AbortSignal Event EventTarget DOMException atob btoa
 crypto performance structuredClone queueMicrotask setTimeout setInterval setImmediate clearTimeout clearInterval clearImmediate
 """
-"""What a program sees, of the language and of Node. Nothing of it reaches a file, the network or another process."""
+"""Globals that a program may use. None of them gives access to files, the network or other processes."""
 KEPT = {*GLOBALS.split(), "console", "require"} - {"Event", "Iterator"}
-"""Names that always mean the same in tests, whatever an answer declares by them: its `class Map` would judge itself. The two
-that are left out are made rather than used."""
+"""Globals that tests always get from the runtime, even if the answer declares the same name: its own `class Map` could fake
+results. Event and Iterator are left out: programs declare classes of these names.
+"""
 CONFIG = {
     "compilerOptions": {"strict": False, "noImplicitOverride": False, "lib": ["es2023", "dom", "dom.iterable"]},
     "imports": {name: f"node:{name}" for name in MODULES},
@@ -52,13 +52,13 @@ CHECK = "check --config deno.json --no-remote --no-npm --no-lock"
 RUN = "run --no-config --import-map deno.json --no-remote --no-npm --no-lock --no-prompt --cached-only "
 RUN += f"--v8-flags=--max-old-space-size=256,--disallow-code-generation-from-strings {RUNNER.name}"
 Source = Mapping[str, Any]
-"""A text as deno's parser reads it. text: without its comments, which can tell a compiler what not to check. names: what it
-declares at its top, and whether that is a value. asks: the modules it asks for, None for what it would compute.
+"""A text as deno's parser sees it. text: without comments, which could switch off the type check. names: its top-level names,
+and whether each is a value. asks: the modules it imports, None for a computed name.
 """
 Program = tuple[str, ...]
-"""An answer with its tests: as they are given, or as two modules that may run, and the names of those that they ask for."""
+"""An answer and its tests: as given, or as two runnable modules followed by the modules they import."""
 _KNOWN: dict[Program, Program | Grade] = {}
-"""What became of an answer with its tests, before they run."""
+"""What checking an answer with its tests gave, before they are run."""
 
 
 class TypescriptCase(Case):
@@ -70,7 +70,7 @@ class TypescriptCase(Case):
         {"prompt": "Double n.", "tests": "if (f(2) !== 4) throw 1;"}, "const f = (n) => 2 * n;", "const f = (n) => n;"
     )
 
-    tests: str | None  # it sees all names at the answer's top; null: the answer must compile, and end
+    tests: str | None  # it sees the answer's top-level names; null: the answer must compile and end
 
     @classmethod
     def prepare(cls, asked: Sequence[tuple[Case, str]], timeout_s: float) -> None:
@@ -86,14 +86,14 @@ class TypescriptCase(Case):
             _KNOWN.update(_checked([*dict.fromkeys(programs)], max(timeout_s, TYPE_CHECK_S)))
 
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:  # noqa: ARG002  a case names none
-        """Judge an answer by `tests`, else by whether it compiles and ends; starting counts for none of the time."""
+        """Judge an answer by `tests`, or without any by whether it compiles and ends; start-up time does not count."""
         if (answer, self.tests or "") not in _KNOWN:
             self.prepare([(self, answer)], timeout_s)
         found = _KNOWN[answer, self.tests or ""]
         return found if isinstance(found, Grade) else _run(found, timeout_s)
 
     def result_key(self, answer: str, file: Path | None, timeout_s: float) -> Hashable:  # noqa: ARG002
-        """Return the program without comments: what it gives no one knows without the tests."""
+        """Return the program without comments: without tests nobody knows its result."""
         readable(answer)
         source = _read([answer], max(timeout_s, TYPE_CHECK_S))[answer]
         if isinstance(source, Grade):
@@ -102,7 +102,7 @@ class TypescriptCase(Case):
 
 
 def _checked(programs: Sequence[Program], limit_s: float) -> dict[Program, Program | Grade]:
-    """Return what becomes of each, checked at once; where deno does not come to an end, in two halves."""
+    """Check programs together; where deno does not finish, check them again in two halves."""
     try:
         read = _read([*dict.fromkeys(text for one in programs for text in one)], limit_s)
         made = {one: _modules(one, *(read[text] for text in one)) for one in programs}
@@ -116,8 +116,8 @@ def _checked(programs: Sequence[Program], limit_s: float) -> dict[Program, Progr
 
 
 def _read(texts: Sequence[str], limit_s: float) -> dict[str, Source | Grade]:
-    """Return what deno's parser, which loads nothing, says of texts. Raises `Stopped`."""
-    # what is open at the end of a text does not swallow its last line, which the parser let pass
+    """Parse texts with deno's linter, which loads no module. Raises `Stopped`."""
+    # the appended line keeps an unclosed construct from swallowing the text's last line
     files = {f"{number}.ts": f"{text}\n{END}" for number, text in enumerate(texts)}
     output, _, _ = _deno(f"{READ} {' '.join(files)}", files, limit_s)
     try:
@@ -133,7 +133,7 @@ def _read(texts: Sequence[str], limit_s: float) -> dict[str, Source | Grade]:
 
 
 def _modules(program: Program, answer: Source | Grade, tests: Source | Grade) -> Program | Grade:
-    """Return the two modules: the tests import the answer's names, exported or not, that they do not declare. Lines stay."""
+    """Return the two modules; the tests import all names of the answer that they do not declare. Line numbers stay."""
     if isinstance(answer, Grade):
         return answer
     if isinstance(tests, Grade):
@@ -152,7 +152,7 @@ def _modules(program: Program, answer: Source | Grade, tests: Source | Grade) ->
 
 
 def _faults(programs: Sequence[Program], limit_s: float) -> dict[Program, Grade]:
-    """Return the first fault in the types of those that have one; no program knows the name of its folder. Raises `Stopped`."""
+    """Return the first type error of each program that has one; folder names are random. Raises `Stopped`."""
     if not programs:
         return {}
     files = {
@@ -169,7 +169,7 @@ def _faults(programs: Sequence[Program], limit_s: float) -> dict[Program, Grade]
     for message, number, module, line in sorted(
         re.findall(at, output, re.M | re.S), key=lambda fault: fault[2] == "tests"
     ):
-        if not message.startswith("TS1205"):  # a type is exported once more
+        if not message.startswith("TS1205"):  # "re-exporting a type", which is harmless here
             told = f"{'in the tests, ' * (module == 'tests')}line {line}: {message}"
             found.setdefault(programs[int(number)], Grade("invalid", told))
     return found
@@ -189,11 +189,11 @@ def _run(program: Program, timeout_s: float) -> Grade:
 def _deno(
     words: str, files: Mapping[str, str], limit_s: float, *, stderr: int = subprocess.DEVNULL, asked: str = ""
 ) -> tuple[str, int, Path]:
-    """Run deno as `run_program` does, in a folder with `files` and ours. Raises `Stopped`, EnvironmentProblem."""
+    """Run deno through `run_program` in a folder with `files` and ours. Raises `Stopped`, EnvironmentProblem."""
     require_packages("deno")
     import deno
 
-    path, own = deno.find_deno_bin(), "/proc/self/maps"  # which tells its parser where its stack ends
+    path, own = deno.find_deno_bin(), "/proc/self/maps"  # deno's parser reads it to find the end of its stack
     how: dict[str, Any] = {"env": {"DENO_DIR": "cache", "DENO_NO_UPDATE_CHECK": "1", "NO_COLOR": "1"}, "stderr": stderr}
     limit_s += 0 if asked else START_S
     return run_program([path, *words.split()], [path, ".", own], limit_s, {**files, **OURS}, asked=asked, **how)

@@ -1,6 +1,4 @@
-"""Judges answers that are a text, a label or a number: the whole answer is held against the case, nothing is looked for in it,
-since "it is not 42" holds a 42, too.
-"""
+"""Judges answers that are a text, a label or a number. The whole answer must match the case: "it is not 42" is not 42."""
 
 from __future__ import annotations
 
@@ -19,18 +17,18 @@ _NUMBER = re.compile(
     r"(?P<number>[+-]?(?:[0-9]{1,3}(?:[,_' \u00a0\u202f][0-9]{3})+|[0-9]{1,40})(?:\.[0-9]{1,40})?(?:[eE][+-]?[0-9]{1,3})?)"
     r"\s*(?P<after>(?:[^\d\s.][^\d]{0,30}?)?)\.?"
 )
-"""Thousands may be set apart, decimals follow a point; a unit stands before or behind it."""
+"""Digit groups may be separated; decimals follow a point; a unit may stand before or after the number."""
 _MINUS = str.maketrans({"\u2212": "-", "\u2013": "-"})
 _AROUND = " \t\r\n\"'`*_.:;!()[]"
 
 
 class ExactCase(Case):
-    """`expected`, the text, or several accepted ones; runs of blanks count as one. `ignore_case`."""
+    """`expected`, the text, or a list of accepted texts; runs of white space count as one blank. `ignore_case`."""
 
     fences = frozenset({"exact"})
     example = Example({"prompt": "Capital of France?", "expected": "Paris"}, right=" Paris\n", wrong="paris")
 
-    expected: str | list[str] = Field(min_length=1)  # a list: all of them are right
+    expected: str | list[str] = Field(min_length=1)  # a list: each of them is right
     ignore_case: bool = False
 
     @property
@@ -53,11 +51,11 @@ class ChoiceCase(Case):
     fences = frozenset({"choice"})
     example = Example({"prompt": "Good or bad? Fine!", "labels": ["good", "bad"], "expected": "good"}, "Good.", "bad")
 
-    labels: list[str] = Field(min_length=2)  # capitals, quotes and points around them do not count
+    labels: list[str] = Field(min_length=2)  # upper case, quotes and full stops around them are ignored
     expected: str
 
     def require_sound(self) -> None:
-        """Raise InputError for labels that cannot be told apart, and one that is none of them."""
+        """Raise InputError for labels that cannot be told apart, or an expected label that is not among them."""
         forms = {_label(label) for label in self.labels}
         if len(forms) < len(self.labels) or "" in forms:
             raise InputError("labels: two of them read the same, or one is empty", "give labels that differ")
@@ -65,12 +63,12 @@ class ChoiceCase(Case):
             raise InputError(f"expected: {self.expected!r} is none of the labels", f"labels: {', '.join(self.labels)}")
 
     def labeled(self, answer: str) -> Labeled:
-        """Return the label that an answer is."""
+        """Return the label that the answer is."""
         answered = next((label for label in self.labels if _label(label) == _label(answer)), None)
         return Labeled(tuple(self.labels), self.expected, answered)
 
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> bool:  # noqa: ARG002
-        """Compare labels. Raises `Stopped` for what is none."""
+        """Compare labels. Raises `Stopped` for an answer that is none of them."""
         chosen = self.labeled(answer).answered
         if chosen is None:
             raise Stopped("invalid", f"it is {answer[:80]!r}, none of the labels {', '.join(self.labels)}")
@@ -82,7 +80,7 @@ def _label(text: str) -> str:
 
 
 class NumberCase(Case):
-    """`expected`, a number; the answer is one, at most `tolerance` away, with or without the `unit` that the case names."""
+    """`expected`, a number; the answer is one number, at most `tolerance` away, with or without the case's `unit`."""
 
     fences = frozenset({"number"})
     example = Example(
@@ -90,21 +88,21 @@ class NumberCase(Case):
     )
 
     expected: int | FiniteFloat
-    tolerance: float = Field(default=0.0, ge=0, allow_inf_nan=False)  # how far from it an answer may be
-    unit: str = ""  # what may stand before or behind it, in capitals or not; nothing else may
+    tolerance: float = Field(default=0.0, ge=0, allow_inf_nan=False)  # largest allowed difference
+    unit: str = ""  # may stand before or after the number, in any letter case; nothing else may
 
     @property
     def expected_text(self) -> str:
-        """The number, with its unit."""
+        """The number with its unit."""
         return f"{self.expected} {self.unit}".strip()
 
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> bool:
-        """Compare numbers. Raises `Stopped` for what is none."""
+        """Compare numbers. Raises `Stopped` for an answer that is not a number."""
         away = abs(self.result_key(answer, file, timeout_s) - Decimal(repr(self.expected)))
         return away <= Decimal(repr(self.tolerance))
 
     def result_key(self, answer: str, file: Path | None, timeout_s: float) -> Decimal:  # noqa: ARG002
-        """Return the number. Raises `Stopped` for an answer that is none, or has another unit."""
+        """Return the number. Raises `Stopped` for an answer that is not a number, or has another unit."""
         found = _NUMBER.fullmatch(answer.strip(" \r\n*`").translate(_MINUS))
         if found is None or (found["before"] + found["after"]).strip().casefold() not in ("", self.unit.casefold()):
             raise Stopped("invalid", f"{answer[:80]!r} is not one number, alone or with the case's unit {self.unit!r}")
@@ -117,17 +115,17 @@ class RegexCase(Case):
     fences = frozenset({"regex"})
     example = Example({"prompt": "A date as YYYY-MM-DD.", "pattern": r"\d{4}-\d\d-\d\d"}, "2026-01-31", "31.1.2026")
 
-    pattern: str = Field(min_length=1)  # of Python's package regex
+    pattern: str = Field(min_length=1)  # a regular expression of the Python package regex
 
     def require_sound(self) -> None:
-        """Raise InputError for what is no regular expression."""
+        """Raise InputError for an invalid regular expression."""
         try:
             regex.compile(self.pattern)
         except regex.error as error:
             raise InputError(f"pattern: {error}", "correct the regular expression") from error
 
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> bool:  # noqa: ARG002
-        """Match the whole text, blanks around it left out."""
+        """Match the whole text, without leading and trailing white space."""
         try:
             return regex.fullmatch(self.pattern, answer.strip(), timeout=timeout_s, concurrent=True) is not None
         except TimeoutError as error:
@@ -135,23 +133,23 @@ class RegexCase(Case):
 
 
 class ContainsAllCase(Case):
-    """`expected`, texts that must all stand in the answer, and `absent`, texts that must not."""
+    """`expected`, texts that must all occur in the answer, and `absent`, texts that must not."""
 
     fences = frozenset({"contains_all"})
     example = Example(
         {"prompt": "Two colors?", "expected": ["red", "blue"], "absent": ["green"]}, "Red and blue.", "red, green"
     )
 
-    expected: list[str] = Field(min_length=1)  # as whole words; capitals do not count
+    expected: list[str] = Field(min_length=1)  # as whole words, in any letter case
     absent: list[str] = Field(default=[])
 
     @property
     def expected_text(self) -> str:
-        """The texts in a row."""
+        """The expected texts as a JSON list."""
         return ", ".join(self.expected)
 
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> bool:  # noqa: ARG002
-        """Look for the texts."""
+        """Look for each text."""
         form = plain(answer.casefold())
         words = (rf"(?<!\w){re.escape(plain(text.casefold()))}(?!\w)" for text in (*self.expected, *self.absent))
         held = [re.search(word, form) is not None for word in words]

@@ -1,3 +1,3 @@
-"""The name of a base model goes in, a folder that transformers loads comes out, and from it a quantized model. Decides
-what a name means (`names.py`) and what is refused as code or pickle (`file_checks.py`).
+"""Finds or downloads a base model by its name (`names.py`), refuses code and pickles (`file_checks.py`), and loads it
+quantized.
 """

@@ -1,3 +1,1 @@
-"""Programs of strangers go in, what they return or how they were stopped comes out: query engines, deno and
-Python, in processes of their own. Decides what they may use (`child_process.py`).
-"""
+"""Runs untrusted programs in processes of their own: queries, deno and Python. Limits are set in `child_process.py`."""

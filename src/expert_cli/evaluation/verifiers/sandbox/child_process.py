@@ -1,7 +1,7 @@
-"""What one answer may use, and the processes that run answers: programs of strangers behind walls, and our own judges.
+"""Limits of an answer, and the processes that run answers: sandboxed programs, and workers that run queries.
 
-`Worker` is our side of a judge; `main` runs in its process, a fresh interpreter with an empty environment. They talk in
-lines of JSON. Before the first question the process gives up opening files, writing files and more memory.
+`Worker` is our side of a worker; `main` runs in its process, a fresh interpreter with an empty environment. They exchange
+lines of JSON. Before the first question the process gives up opening files, writing files and allocating more memory.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from expert_cli.hardware.machine import has_package
 from expert_cli.utils.subprocesses import JsonLinesWorker, LineProcess
 
 MAX_SQL_BYTES = 100_000
-MAX_CYPHER_BYTES = 8_192  # graphqlite 0.12 writes beyond its memory where one token of a query has more than 16 kB
+MAX_CYPHER_BYTES = 8_192  # graphqlite 0.12 overruns a buffer if one token of a query has more than 16 kB
 MAX_ROWS, MAX_RESULT_BYTES, MAX_VALUE_BYTES = 50_000, 16 << 20, 250_000
-HEAP_BYTES, ADDRESS_SPACE_BYTES = 64 << 20, 3 << 30  # of a query in SQLite, of a judge
+HEAP_BYTES, ADDRESS_SPACE_BYTES = 64 << 20, 3 << 30  # of a query in SQLite; of a worker
 MEMORY_BYTES, MAX_OUTPUT_BYTES = 1_000_000_000, 64_000_000  # of a program
-GOLD_TIMEOUT_S, PREPARE_S = 60.0, 300.0  # for an expected query; for all of a case on all its contents
-START_S, GRACE_S = 60.0, 1.0  # for a process to start; for what keeps its own time limit to answer
+GOLD_TIMEOUT_S, PREPARE_S = 60.0, 300.0  # for an expected query; for all contents of a case
+START_S, GRACE_S = 60.0, 1.0  # for a process to start; beyond a time limit that the process keeps itself
 SYSTEM_FILES = (
     *("/usr", "/lib", "/lib64", "/bin", "/etc/ld.so.cache", "/dev/null", "/dev/urandom"),
     *("/nix/store", "/gnu/store", "/snap", "/home/linuxbrew/.linuxbrew"),
 )
-"""What programs need to start: libraries, also where other package managers keep them, and where random numbers come from."""
+"""What programs need to start: libraries, also those of other package managers, and the source of random numbers."""
 
 
 def bounded(rows: Iterable[Sequence[Any]]) -> list[tuple[Any, ...]]:
-    """Collect rows; raises `Stopped` beyond `MAX_ROWS` or `MAX_RESULT_BYTES`."""
+    """Collect rows. Raises `Stopped` beyond `MAX_ROWS` or `MAX_RESULT_BYTES`."""
     kept, size = list[tuple[Any, ...]](), 0
     for row in rows:
         kept.append(tuple(row))
@@ -52,7 +52,7 @@ def bounded(rows: Iterable[Sequence[Any]]) -> list[tuple[Any, ...]]:
 
 
 def require_packages(*packages: str, extra: str = "evaluate") -> None:
-    """Raise EnvironmentProblem for the first package that is not installed. extra: the one that brings it."""
+    """Raise EnvironmentProblem for the first package that is not installed. extra: the extra that installs it."""
     for package in packages:
         if not has_package(package):
             hint = f'pip install "expert-cli[{extra}]"'
@@ -61,7 +61,7 @@ def require_packages(*packages: str, extra: str = "evaluate") -> None:
 
 @functools.cache
 def namespace_isolation() -> tuple[str, ...]:
-    """The command that shuts a process off from network and other processes; empty where the system has none."""
+    """The command that cuts a process off from the network and from other processes; empty where the system cannot."""
     for user in ((), ("--user", "--map-root-user")) if shutil.which("unshare") and sys.platform == "linux" else ():
         command = ("unshare", *user, "--net", "--ipc", "--pid", "--fork", "--kill-child")
         if subprocess.run([*command, "true"], capture_output=True, check=False).returncode == 0:
@@ -71,7 +71,7 @@ def namespace_isolation() -> tuple[str, ...]:
 
 @functools.cache
 def standing_walls() -> tuple[str, ...]:
-    """Return the names of the walls that this system can build around a program, tried out in a process of its own."""
+    """Return the names of the sandbox parts that this system supports, tried out in a process."""
     if os.name != "posix":
         return ()
     done = subprocess.run(shut_in(()), capture_output=True, text=True, timeout=60, check=False)
@@ -79,7 +79,7 @@ def standing_walls() -> tuple[str, ...]:
 
 
 def shut_in(program: Sequence[str], readable: Sequence[str] = (), cpu_s: int = 10) -> list[str]:
-    """Return the command that becomes `program` behind walls; where the system has none of them, `program` itself."""
+    """Return the command that runs `program` in the sandbox; on other systems than POSIX `program` itself."""
     if os.name != "posix":
         return list(program)
     limits = {"CORE": 0, "FSIZE": 0, "DATA": MEMORY_BYTES, "CPU": cpu_s}
@@ -88,9 +88,9 @@ def shut_in(program: Sequence[str], readable: Sequence[str] = (), cpu_s: int = 1
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Return what a process gets of our environment, which is no more than it needs to start, and `more`."""
+    """Return the environment of a process: what it needs to start, and `more`."""
     kept = {name: os.environ[name] for name in ("SYSTEMROOT", "PATH") if name in os.environ}
-    return {**kept, "OPENSSL_CONF": os.devnull, **more}  # the system's settings cannot be opened from behind the walls
+    return {**kept, "OPENSSL_CONF": os.devnull, **more}  # the system's configuration cannot be opened in the sandbox
 
 
 def run_program(
@@ -102,10 +102,10 @@ def run_program(
     asked: str = "",
     **how: Any,
 ) -> tuple[str, int, Path]:
-    """Run a program behind walls in a folder with `files`. Return what it writes, its exit status and its folder.
+    """Run a sandboxed program in a folder with `files`. Return its output, its exit status and the folder.
 
-    readable: what it may open, "." is its folder. asked: a line that it gets once it has written "ready"; its time begins
-    then. how: `stderr`, and `env` beside our own. Raises `Stopped`, EnvironmentProblem.
+    readable: paths it may open, "." is its folder. asked: a line sent to it once it has written "ready"; its time starts then.
+    how: `stderr`, and more `env`. Raises `Stopped`, EnvironmentProblem.
     """
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as made:
         folder = Path(made).resolve()
@@ -136,8 +136,8 @@ def run_program(
 
 
 def reply_of(output: str, status: int, nonce: str) -> dict[str, Any]:
-    """Return the object that a program wrote behind its nonce, which an answer beside it may have forged; {} for what is none.
-    Raises `Stopped` where it wrote nothing.
+    """Return the JSON object that a program wrote after its nonce; {} for anything else, since an answer may have written it.
+    Raises `Stopped` if there is no such line.
     """
     said = [line.removeprefix(nonce) for line in output.splitlines() if line.startswith(nonce)]
     if not said:
@@ -150,15 +150,15 @@ def reply_of(output: str, status: int, nonce: str) -> dict[str, Any]:
 
 
 class Worker:
-    """Processes that answer by one function of ours, as many as threads ask at once."""
+    """Processes that answer questions by one function of ours; as many as threads ask at the same time."""
 
     def __init__(self, entry: str, *packages: str, arguments: Callable[[], Sequence[Any]] = list) -> None:
-        """Start nothing yet. entry: "module:function" makes what answers, of `arguments`."""
+        """Start nothing yet. entry: "module:function", called there with `arguments`, returns the answering function."""
         self._entry, self._packages, self._arguments = entry, packages, arguments
         self._processes = JsonLinesWorker(self._start)
 
     def _start(self) -> LineProcess:
-        """Start a fresh interpreter that runs `main` of this very package. Raises EnvironmentProblem."""
+        """Start a fresh interpreter that runs `main` of this installation. Raises EnvironmentProblem."""
         code = (
             f"import sys; sys.path.insert(0, {str(Path(__file__).parents[4])!r}); import expert_cli; del sys.path[0]; "
         )
@@ -172,7 +172,7 @@ class Worker:
         raise EnvironmentProblem("the process that judges answers does not start", "expert-cli doctor")
 
     def ask(self, question: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
-        """Return what one of them answers. Raises Stopped, InputError, EnvironmentProblem."""
+        """Return the reply of one process. Raises Stopped, InputError, EnvironmentProblem."""
         require_packages(*self._packages)
         try:
             reply = self._processes.ask(question, timeout_s + GRACE_S)
@@ -188,9 +188,9 @@ class Worker:
 
 
 def main() -> None:
-    """Answer a line with a line until stdin ends."""
+    """Reply to each line of stdin with a line."""
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # an engine that prints must not be taken for a reply
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # output printed by an engine must not be taken for a reply
     answer = pkgutil.resolve_name(sys.argv[1])(*json.loads(sys.stdin.readline()))
     set_rlimits(getattr(answer, "sockets", 0))
     print("{}", file=replies, flush=True)
@@ -207,7 +207,7 @@ def main() -> None:
 
 
 def set_rlimits(sockets: int = 0) -> None:
-    """Set what limits the system has: no further file but so many sockets, no byte written to one, no core, bounded memory."""
+    """Set limits where the system has them: so many more sockets but no file, no byte written, no core dump, bounded memory."""
     if os.name == "posix":
         from expert_cli.evaluation.verifiers.sandbox.walls import set_limits
 

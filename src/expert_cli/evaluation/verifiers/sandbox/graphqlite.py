@@ -1,6 +1,6 @@
-"""Graphs in memory, asked in Cypher through graphqlite. Runs in the worker's process: it can hang and crash.
+"""Runs Cypher on graphs in memory with graphqlite. Runs in the worker process, because it can hang and crash.
 
-Forms of Cypher that graphqlite lacks, or runs otherwise than Neo4j, are named, and a few written in others.
+Syntax that graphqlite lacks, or runs differently from Neo4j, is refused by name; some of it is rewritten.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _WRITES = frozenset(("CREATE", "MERGE", "SET", "DELETE", "DETACH", "REMOVE", "DR
 _BEFORE_NAMES = frozenset((":", ".", "|", "&", "!"))
 _NAME = r"(?:[^\W\d]\w*|`(?:[^`]|``)+`)"
 _EXTREME = re.compile(rf"(?<![.\w])(max|min)\s*\(\s*({_NAME}\s*\.\s*{_NAME})\s*\)", re.IGNORECASE)
-"""graphqlite takes what is in it for a number, unless it stands in a call."""
+"""graphqlite converts the argument to a number unless it is itself a function call."""
 _RUNS_WRONGLY = re.compile(r"\bCALL\s*\{\s*WITH\b|(?<![.\w])collect\s*\(\s*DISTINCT\b", re.IGNORECASE)
 _LACKING = re.compile(
     r"\bC(?:ALL\s*\(|(?:OUNT|OLLECT)\s*\{)"  # subqueries
     r"|[)\]>-]\s*(?:\{\s*\d*\s*,?\s*\d*\s*\}|[+*](?=\s*\())|\b(?:SHORTEST|ANY)\s+\d*\s*(?:PATHS?|GROUPS?)?\s*\("  # paths
-    r"|:\s*[!%(]|\w\s*&\s*!?|[(\[]\s*\w*\s*(?::[^()\[\]]*)?\bWHERE\b"  # labels, WHERE inside a pattern
+    r"|:\s*[!%(]|\w\s*&\s*!?|[(\[]\s*\w*\s*(?::[^()\[\]]*)?\bWHERE\b"  # label expressions, WHERE inside a pattern
     r"|\bIS\s+(?:NOT\s+)?(?:::|TYPED\b)|\bFILTER\b|\bLET\b|\btrim\s*\([^()]*\bFROM\b|(?<![.\w])(?:upper|lower)\s*\("
     r"|\bto(?:Integer|Float|String|Boolean)List\s*\("
     r"|\b(?:date|(?:local)?(?:date)?time|duration)(?:\.\w+)?\s*\([^()]*(?:\([^()]*\)[^()]*)*\)\s*\.",  # parts of dates
@@ -40,7 +40,7 @@ _LACKING = re.compile(
 )
 
 Graph = tuple[ReadOnly, bytes]
-"""A content: the database that a graph is kept in, and what shows it."""
+"""A content: the read-only connection of its graph, and the database's bytes."""
 
 
 class CypherJudge(QueryJudge):
@@ -49,12 +49,12 @@ class CypherJudge(QueryJudge):
     dialect, max_bytes = "cypher", child_process.MAX_CYPHER_BYTES
 
     def __init__(self) -> None:
-        """Load the library, while files may be opened."""
+        """Load the library while this process may still open files."""
         super().__init__()
         self._library = _connected()
 
     def content_of(self, file: bytes) -> tuple[Graph, Way]:
-        """Return the graph that a script makes, and what makes others of it. Raises InputError with the statement at fault."""
+        """Return the graph that a script creates, and a generator of others. Raises InputError with the failing statement."""
         connection = _connected()
         for number, statement in enumerate(split(file.decode(errors="replace"), "cypher"), start=1):
             try:
@@ -65,12 +65,12 @@ class CypherJudge(QueryJudge):
         connection.create_scalar_function("round", _round, 1, deterministic=True)
         content = bytes(connection.serialize("main"))
         others = graph_contents(content)
-        # one connection a graph: graphqlite crashes a process that has had many
+        # one connection a graph: graphqlite crashes a process that has opened many
         guard = ReadOnly(connection, also=(apsw.SQLITE_SAVEPOINT,), value_bytes=child_process.MAX_RESULT_BYTES)
         return (guard, content), lambda queries, number: (guard, others(queries, number))
 
     def run(self, content: Graph, query: str, timeout_s: float, *, reverse: bool = False) -> list[Row]:
-        """Return the rows in the order of the columns. Raises `Stopped`."""
+        """Return the rows, in the order of the columns. Raises `Stopped`."""
         _refuse(query)
         guard, shown = content
         guard.show(shown, reverse=reverse)
@@ -78,7 +78,7 @@ class CypherJudge(QueryJudge):
         try:
             asked = _EXTREME.sub(r"\1(coalesce(\2, null))", query)
             ((document,),) = guard.run(_CALL, (asked,), timeout_s=timeout_s)
-            found = json.loads(document, object_pairs_hook=unique_keys)  # Neo4j has no two columns of one name either
+            found = json.loads(document, object_pairs_hook=unique_keys)  # Neo4j refuses repeated column names, too
             lacks = _RUNS_WRONGLY.search(plain)
         except (TypeError, ValueError) as error:
             raise Stopped("invalid", f"the result cannot be read: {error}") from error
@@ -107,12 +107,12 @@ def _regexp(pattern: Any, text: Any) -> bool | None:
 
 
 def _round(value: Any) -> float | None:
-    """Round a half up, as Neo4j does."""
+    """Round half up, as Neo4j does."""
     return float(math.floor(value + 0.5)) if isinstance(value, int | float) else None
 
 
 def _refuse(statement: str) -> None:
-    """Refuse by words what writes, which graphqlite may pass over in silence, or reads files: LOAD CSV and APOC."""
+    """Refuse by keyword what writes, which graphqlite may ignore silently, or reads files: LOAD CSV and APOC."""
     code = ["", *words(tokens(statement, "cypher")), ""]
     for before, (word, after) in zip(code, pairwise(code[1:]), strict=False):
         is_name = before in _BEFORE_NAMES or after == ":"
@@ -121,7 +121,7 @@ def _refuse(statement: str) -> None:
 
 
 def _message(text: str) -> str:
-    """Return the words of an error, which graphqlite wraps into JSON."""
+    """Return the message of an error, which graphqlite wraps into JSON."""
     try:
         return str(json.loads(text)["error"])
     except (ValueError, TypeError, KeyError):

@@ -1,7 +1,7 @@
-"""A real PostgreSQL: the server of a run, from a wheel's binaries, and its judge, for which a content of a case is a schema.
+"""A real PostgreSQL: starts a server from a wheel's binaries, and judges queries on it; each content of a case is a schema.
 
-The wheel's own way of starting it adds a user, as root, and opens every folder above the data. Here root starts it as nobody. A
-shell holds it, whose standard input is ours: it learns of our end however that comes, and then ends the server.
+The wheel's own start script adds a user, as root, and changes the mode of every parent folder. Here root starts the server as
+nobody. A shell that reads our end of a pipe keeps it: the shell stops the server as soon as we end, however that happens.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from expert_cli.evaluation.verifiers.query_rows import Row
 from expert_cli.evaluation.verifiers.sandbox.child_process import bounded
 from expert_cli.evaluation.verifiers.sandbox.sqlite import QueryJudge
 
-FETCHED = 100  # rows that are read, or written, at once
+FETCHED = 100  # rows that are read or written at once
 END_S, NOBODY = 20.0, 65534
 _KEEPER = """
 trap 'rm -rf "$PWD"' EXIT
@@ -62,17 +62,17 @@ REVOKE EXECUTE ON FUNCTION pg_terminate_backend(int, bigint), pg_cancel_backend(
 ALTER DEFAULT PRIVILEGES GRANT USAGE ON SCHEMAS TO gold, judged;
 ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO gold, judged;
 """
-"""The owner makes contents; gold runs the expected queries, judged the answers: both only read."""
+"""The owner creates contents; gold runs the expected queries, judged runs the answers. Both only read."""
 _KINDS: dict[str, Kind] = {
     "57014": "timeout", "42P01": "unknown_name", "42703": "unknown_name", "25006": "refused", "42501": "refused",
     "0A000": "refused", "53": "too_large", "54": "too_large",
 }  # fmt: skip
-"""By SQLSTATE, or the class that it begins with; any other is "invalid"."""
+"""By SQLSTATE, or its class (the first two characters); any other is "invalid"."""
 _TYPES = {
     "INT": "bigint", "CHAR|CLOB|TEXT": "text", "BLOB": "bytea", "REAL|FLOA|DOUB": "double precision", "BOOL": "boolean",
     "DATETIME|TIMESTAMP": "timestamp", "DATE": "date", "TIME": "time", ".": "numeric",
 }  # fmt: skip
-"""What a type that SQLite lets a column declare is in PostgreSQL, by the first that is found in its name."""
+"""PostgreSQL's type for a declared SQLite type: of the first pattern that matches."""
 
 
 @functools.cache
@@ -87,7 +87,7 @@ def server() -> dict[str, str]:
     binaries, user = package.with_name("pginstall18"), {}
     if os.getuid() == 0:  # PostgreSQL refuses to run as root
         user = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
-        if not all(folder.stat().st_mode & 0o001 for folder in package.parents):  # nobody cannot read it there
+        if not all(folder.stat().st_mode & 0o001 for folder in package.parents):  # nobody cannot read them there
             libraries, binaries = package.parent.with_suffix(".libs"), home / package.parent.name / binaries.name
             shutil.copytree(package.with_name(binaries.name), binaries, symlinks=True)
             if libraries.is_dir():  # where the binaries look for them
@@ -98,7 +98,7 @@ def server() -> dict[str, str]:
     command = ["sh", "-c", _KEEPER, str(binaries / "bin")]
     pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     keeper = subprocess.Popen(command, cwd=home, start_new_session=True, **pipes, **how)
-    atexit.register(keeper.communicate, timeout=END_S)  # it closes what the shell waits for
+    atexit.register(keeper.communicate, timeout=END_S)  # closes the pipe that the shell waits for
     if (said := cast(IO[bytes], keeper.stdout).readline().decode(errors="replace").strip()) != "ready":
         hint = 'pip install --force-reinstall "expert-cli[postgres]"'
         raise EnvironmentProblem(f"PostgreSQL does not start: {said or 'it says nothing'}", hint)
@@ -112,23 +112,23 @@ def _number(text: str) -> int | float:
 _READ: Mapping[int, Callable[[str], Any]] = {
     16: "t".__eq__, 20: int, 21: int, 23: int, 26: int, 700: float, 701: float, 1700: _number, 114: json.loads, 3802: json.loads
 }  # fmt: skip
-"""By the type's oid; what has none is a text."""
+"""Converters by type oid; values of other types are texts."""
 Names = tuple[str, ...]
 
 
 class PostgresJudge(QueryJudge):
-    """Holds a session that makes contents, schemas of rows either way round, and one that reads them. Runs in the worker."""
+    """Judges PostgreSQL: one session creates contents, another one reads them. Runs in the worker process."""
 
     dialect, sockets = "postgresql", 4
 
     def __init__(self, server: Mapping[str, str]) -> None:
-        """Connect as the owner of the contents. server: what `server` returns."""
+        """Connect. server: the value of `server`."""
         super().__init__()
         self._server, self._schemas = server, list[str]()
         self._owner, self._reader = self._connected("owner"), self._connected("judged")
 
     def learn(self, case: Mapping[str, Any], files: Mapping[str, str]) -> None:
-        """Do so in a session of its own, which ends before an answer is run."""
+        """Run the expected queries in a session of their own, which ends before any answer is run."""
         answers, self._reader = self._reader, self._connected("gold")
         try:
             super().learn(case, files)
@@ -144,13 +144,13 @@ class PostgresJudge(QueryJudge):
         return found
 
     def _new_schema(self) -> str:
-        """Make a schema, the owner's current one. Return its name."""
+        """Create a schema and make it the owner's current one. Return its name."""
         self._schemas.append(f"content_{os.getpid()}_{len(self._schemas)}")
         self._owner.execute_simple(f"CREATE SCHEMA {self._schemas[-1]}; SET search_path TO {self._schemas[-1]}")
         return self._schemas[-1]
 
     def forget(self) -> None:
-        """Give up all cases with their contents."""
+        """Drop all cases with their contents."""
         super().forget()
         while self._schemas:
             self._owner.execute_simple(f"DROP SCHEMA {self._schemas.pop()} CASCADE")
@@ -174,7 +174,7 @@ class PostgresJudge(QueryJudge):
                     )
                     columns = ", ".join(map(quoted, table.columns))
                     for row in drawn.execute(f"SELECT {columns} FROM {quoted(name)} ORDER BY rowid {order}"):  # noqa: S608
-                        with suppress(DatabaseError):  # of a value that does not fit
+                        with suppress(DatabaseError):  # a value that does not fit its column
                             owner.execute_simple(_insert(f"{new}.{quoted(name)} ({columns})", [row]))
             return names
 
@@ -185,7 +185,7 @@ class PostgresJudge(QueryJudge):
         return bounded(self._fetched(content[reverse], query, timeout_s))
 
     def _fetched(self, schema: str, query: str, timeout_s: float) -> Iterable[Row]:
-        """Yield the rows of one query through a cursor: a query that only reads, and no more rows than are asked for."""
+        """Yield the rows of one query through a cursor, which takes only queries and fetches no more than needed."""
         reader, end = self._reader, time.monotonic() + timeout_s
         limit = f"SET LOCAL statement_timeout = {max(1, int(timeout_s * 1000))}"
         try:
@@ -199,7 +199,7 @@ class PostgresJudge(QueryJudge):
             code = error.args[0].get("C", "")
             raise Stopped(_KINDS.get(code) or _KINDS.get(code[:2], "invalid"), _told(error)) from error
         finally:
-            with suppress(DatabaseError):  # what it left can be over its limit once more
+            with suppress(DatabaseError):  # deferred work may exceed the time limit once more
                 reader.execute_simple("ROLLBACK")
             reader.execute_simple("ROLLBACK")
             reader.execute_simple("DISCARD ALL")
@@ -211,14 +211,14 @@ def _told(error: Exception) -> str:
 
 
 def _insert(into: str, rows: Iterable[Row]) -> str:
-    """Return what writes rows of SQLite, whatever the columns' types in PostgreSQL."""
+    """Return an INSERT for rows of SQLite; PostgreSQL converts the texts to the columns' types."""
     text: dict[type, Callable[[Any], Any]] = {bytes: lambda cell: f"\\x{cell.hex()}", type(None): lambda cell: cell}
     texts = (", ".join(literal(text.get(type(cell), str)(cell)) for cell in row) for row in rows)
     return f"INSERT INTO {into} VALUES ({'), ('.join(texts)})"  # noqa: S608
 
 
 def _statements(content: Any) -> Iterable[str]:
-    """Yield what makes the tables of an SQLite database, without what only guards writes: a name is known in whatever case."""
+    """Yield statements that create an SQLite database's tables with their keys and rows; plain names in lower case."""
 
     def named(name: str) -> str:
         return quoted(name.lower() if re.fullmatch(r"[^\W\d]\w*", name) else name)
@@ -235,7 +235,7 @@ def _statements(content: Any) -> Iterable[str]:
 
 
 def _as_sqlite(owner: Any, schema: str) -> bytes:
-    """Return the tables of a schema as an SQLite file, without their constraints."""
+    """Return the tables of a schema as an SQLite file, without constraints."""
     connection = apsw.Connection(":memory:")
     for (name,) in owner.execute_simple(f"SELECT tablename FROM pg_tables WHERE schemaname = '{schema}'").rows:  # noqa: S608
         found = owner.execute_simple(f"SELECT * FROM {schema}.{quoted(name)}")  # noqa: S608

@@ -1,7 +1,7 @@
-"""Runs one Python answer: `python -I -S python_child.py` behind walls. A line of JSON comes in, the verdict's line goes out.
+"""Runs one Python answer: `python -I -S python_child.py` in the sandbox reads a line of JSON and writes the verdict as a line.
 
-{"program", "tests", "function", "args", "nonce"}: tests run where the answer's names are, and the nonce is written behind them;
-without tests, what the function returns to each of the arguments. Nobody reads what the answer prints.
+{"program", "tests", "function", "args", "nonce"}: the tests run with the answer's names, and the nonce is written after them;
+without tests, the function is called with each of the args. What the answer prints is discarded.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def main() -> None:
 
 
 def judged(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Return {"kind", "why"} of tests, {"results"} of calls."""
+    """Return {"kind", "why"} for tests, {"results"} for calls."""
     answer = sys.modules["answer"] = types.ModuleType("answer")
     try:
         code = compile(asked["program"], "answer", "exec")
@@ -39,7 +39,7 @@ def judged(asked: Mapping[str, Any]) -> dict[str, Any]:
         if not asked["tests"]:
             function = eval(asked["function"], vars(answer))  # noqa: S307  of the case: a name, or Solution().name
             results = [function(*args) for args in asked["args"]]
-            json.dumps(results)  # what is no JSON is a wrong answer
+            json.dumps(results)  # a result that is not JSON is wrong
             return {"results": results}
         run_tests(asked["tests"], answer)
     except MemoryError:
@@ -53,7 +53,7 @@ def judged(asked: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def run_tests(text: str, answer: types.ModuleType) -> None:
-    """Run tests, and the functions and test cases among what they define."""
+    """Run the tests, then the test functions and unittest cases that they define."""
     tests = types.ModuleType("tests")
     vars(tests).update({name: value for name, value in vars(answer).items() if not name.startswith("__")})
     exec(compile(text, "tests", "exec"), vars(tests))  # noqa: S102
@@ -65,7 +65,7 @@ def run_tests(text: str, answer: types.ModuleType) -> None:
 
 
 def told(error: BaseException) -> str:
-    """Return the first line of tests or answer in an error's traceback, and what the error says."""
+    """Return where an error was raised in tests or answer, and its message."""
     frames = (frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in ("tests", "answer"))
     place = next((f"{frame.filename}, line {frame.lineno}: " for frame in frames), "")
     return place + traceback.format_exception_only(error)[-1].strip()

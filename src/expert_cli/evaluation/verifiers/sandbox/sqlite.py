@@ -1,6 +1,6 @@
-"""Judges queries by their rows, on every content of a case, and runs those of SQLite. Runs in the worker's process.
+"""Judges queries by their rows on every content of a case, and runs those of SQLite. Runs in the worker process.
 
-apsw brings its own SQLite, so that answers are judged alike on every system.
+apsw contains its own SQLite, so answers are judged alike on every system.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from expert_cli.evaluation.verifiers.sandbox.child_process import MAX_VALUE_BYTE
 from expert_cli.utils.text import plural
 
 MOST_KEPT = 16  # cases that a process keeps
-TRIED, QUERY_S = 4, 2.0  # contents that are tried for each that is wanted; seconds for a query
+TRIED, QUERY_S = 4, 2.0  # contents tried for each one wanted; seconds for a query
 
 
 class QueryJudge(ABC):
-    """Answers "grade" and "key" for the cases of one engine whose files it was sent; for others it says that it lacks them.
+    """Answers "grade" and "key" for cases of one engine whose files it has received; for others it replies that it lacks them.
 
-    columns: what the query that just ran can order its result by, where that is not the places of its columns.
+    columns: how ORDER BY can name the result columns of the last query, if not by position.
     """
 
     dialect: Dialect
@@ -44,28 +44,28 @@ class QueryJudge(ABC):
     max_bytes = child_process.MAX_SQL_BYTES
 
     def __init__(self) -> None:
-        self._cases = dict[str, list[tuple[Any, list[Result]]]]()  # of each content the expected queries' results
+        self._cases = dict[str, list[tuple[Any, list[Result]]]]()  # per content, expected results
 
     @abstractmethod
     def content_of(self, file: bytes) -> tuple[Any, Way]:
-        """Return what `run` takes for a file, and what makes others of it. Raises InputError."""
+        """Return the content that `run` takes, and a generator of others. Raises InputError."""
 
     @abstractmethod
     def run(self, content: Any, query: str, timeout_s: float, *, reverse: bool = False) -> list[Row]:
-        """Return the rows; reverse: those that no query orders come the other way round. Raises `Stopped`."""
+        """Return the rows. reverse: unordered rows come in reverse order. Raises `Stopped`."""
 
     def forget(self) -> None:
-        """Give up all cases with their contents."""
+        """Drop all cases with their contents."""
         self._cases.clear()
 
     def learn(self, case: Mapping[str, Any], files: Mapping[str, str]) -> None:
-        """Make the contents of a case, and run its expected queries. Raises InputError."""
+        """Create the contents of a case and run its expected queries. Raises InputError."""
         if len(self._cases) >= MOST_KEPT:
             self.forget()
         self._cases[json.dumps(case)] = [*self._contents(case, files)]
 
     def __call__(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return a verdict, a key or what is lacking. Raises `Stopped`, InputError."""
+        """Return a verdict, a key, or that the case is lacking. Raises `Stopped`, InputError."""
         rule: Rule = question["case"]["rule"]
         if "files" in question:
             self.learn(question["case"], question["files"])
@@ -77,7 +77,7 @@ class QueryJudge(ABC):
         if question["do"] == "key":
             found = [(query_rows.rows_key(rows, results), bool(rows)) for rows, results in ran]
             return {"key": hashlib.sha256(repr(found).encode()).hexdigest(), "empty": not found[0][1]}
-        left = [*range(len(contents[0][1]))]  # an answer is right if its rows are everywhere those of the same query
+        left = [*range(len(contents[0][1]))]  # everywhere the rows must be those of the same expected query
         for place, (rows, results) in enumerate(ran):
             wanted = results[left[0]].rows
             left = [query for query in left if query_rows.is_right(rule, rows, results[query])]
@@ -93,7 +93,7 @@ class QueryJudge(ABC):
         return query_rows.split(text, self.dialect)
 
     def _statement(self, rule: Rule, answer: str) -> str:
-        """Return the one statement of an answer. Raises `Stopped`."""
+        """Return the single statement of an answer. Raises `Stopped`."""
         readable(answer, self.max_bytes)
         statements = self._statements(rule, answer)
         if len(statements) != 1 or "\0" in answer:
@@ -104,10 +104,10 @@ class QueryJudge(ABC):
         return statements[0]
 
     def _contents(self, case: Mapping[str, Any], files: Mapping[str, str]) -> Iterator[tuple[Any, list[Result]]]:
-        """Yield each content of a case and its results, files first. Raises InputError for an expected query that fails.
+        """Yield each content of a case with the expected results, files first. Raises InputError for a failing expected query.
 
-        Others count on which the expected queries have one result each, whichever way round unordered rows are read, that holds
-        something.
+        A generated content is used only if no expected result depends on the order in which unordered rows are read, and one
+        of them is not empty.
         """
         rule, perturb, ways = case["rule"], case["perturb"], list[Way]()
         queries = self._statements(rule, case["expected"])
@@ -147,14 +147,14 @@ class QueryJudge(ABC):
 
 _UNKNOWN_NAME = re.compile("no such (table|column): |cannot join using column ")
 _READING = frozenset((apsw.SQLITE_SELECT, apsw.SQLITE_READ, apsw.SQLITE_FUNCTION, apsw.SQLITE_RECURSIVE))
-"""Everything else changes something, or reaches outside."""
+"""All other actions change something, or reach outside."""
 
 
 class ReadOnly:
-    """Runs one query at a time on a copy of a database, within limits of time and memory; refuses what writes."""
+    """Runs one query at a time on a copy of a database, within limits of time and memory; refuses to write."""
 
     def __init__(self, connection: Any, *, also: Sequence[int] = (), value_bytes: int = MAX_VALUE_BYTES) -> None:
-        """Close the connection to everything but reading, and what is done `also`."""
+        """Allow reading and the actions in `also`, nothing else."""
         self._connection, self._allowed, self._refusal = connection, _READING | set(also), ""
         self._shown: tuple[bytes, bool] | None = None
         connection.execute("PRAGMA temp_store = MEMORY").fetchall()
@@ -163,7 +163,7 @@ class ReadOnly:
         connection.authorizer = self._authorize
 
     def show(self, content: bytes, *, reverse: bool) -> None:
-        """Put another database in the place of this one. reverse: rows that no query orders come the other way round."""
+        """Replace the database. reverse: unordered rows come in reverse order."""
         if self._shown != (content, reverse):
             self._shown, self._connection.authorizer = (content, reverse), None
             self._connection.deserialize("main", content)
@@ -177,7 +177,7 @@ class ReadOnly:
         apsw.hard_heap_limit(apsw.memory_used() + child_process.HEAP_BYTES)
         try:
             rows = bounded(self._connection.execute(statement, bindings))
-        except (apsw.Error, MemoryError, UnicodeError, re.error, TypeError) as error:  # the last of a pattern in Cypher
+        except (apsw.Error, MemoryError, UnicodeError, re.error, TypeError) as error:  # TypeError: a Cypher pattern
             fault = error
         finally:
             apsw.hard_heap_limit(0)
@@ -208,18 +208,18 @@ class SqliteJudge(QueryJudge):
 
     def __init__(self) -> None:
         super().__init__()
-        self._guard = ReadOnly(apsw.Connection(":memory:", statementcachesize=0))  # cached ones are of another database
+        self._guard = ReadOnly(apsw.Connection(":memory:", statementcachesize=0))  # those are of another database
 
     def content_of(self, file: bytes) -> tuple[bytes, Way]:
-        """Return what a file holds, and what makes others of it. Raises InputError."""
-        file = file[:18] + file[18:20].replace(b"\x02\x02", b"\x01\x01") + file[20:]  # none in WAL mode opens in memory
+        """Return the bytes of a file, and a generator of other contents. Raises InputError."""
+        file = file[:18] + file[18:20].replace(b"\x02\x02", b"\x01\x01") + file[20:]  # WAL mode does not open in memory
         try:
             return file, database_contents(file)
         except apsw.Error as error:
             raise InputError(f"not an SQLite database: {error}") from error
 
     def run(self, content: bytes, query: str, timeout_s: float, *, reverse: bool = False) -> list[Row]:
-        """Return the rows, blobs as their hexadecimal text behind "x". Raises `Stopped`."""
+        """Return the rows, blobs as hexadecimal text after "x". Raises `Stopped`."""
         self._guard.show(content, reverse=reverse)
         rows = self._guard.run(query, timeout_s=timeout_s)
         return [tuple("x" + cell.hex() if isinstance(cell, bytes) else cell for cell in row) for row in rows]

@@ -1,11 +1,11 @@
-"""Walls of the kernel around a program of a stranger: `python -I -S walls.py SETTINGS PROGRAM ARGUMENT...` builds them around
-itself and becomes the program. They rest on nothing that the program could be talked out of:
+"""A kernel sandbox around an untrusted program: `python -I -S walls.py SETTINGS PROGRAM ARGUMENT...` restricts itself and then
+executes the program, which cannot undo any of it:
 
     limits      no core file, no byte written to a file, bounded memory and processor time      (setrlimit)
-    files       but those named, none can be opened                                             (Landlock, Linux 5.13)
+    files       only the named ones can be opened                                               (Landlock, Linux 5.13)
     syscalls    no socket, no process, no signal to another one, no look into another one       (seccomp, Linux 3.5)
 
-A wall that the system does not have is left out. Standard library alone: it starts once an answer, without site-packages.
+Parts that the system lacks are skipped. Standard library alone: it starts for every answer, without site-packages.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NO_NEW_PRIVS, SET_SECCOMP, FILTER_MODE = 38, 22, 2
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
 EXECUTE, READ_FILE, READ_DIR = 1 << 0, 1 << 2, 1 << 3
 FILE_RIGHTS = {1: 13, 2: 14, 3: 15, 5: 16}
-"""How many kinds of access to files a version of Landlock knows, from the version that brought them on."""
+"""The number of file access rights in each Landlock version, by the version that added them."""
 DENIED: Mapping[str, tuple[int, int]] = {
     "socket": (41, 198), "io_uring_setup": (425, 425), "kill": (62, 129), "tkill": (200, 130),
     "rt_sigqueueinfo": (129, 138), "rt_tgsigqueueinfo": (297, 240), "pidfd_send_signal": (424, 424),
@@ -34,24 +34,24 @@ DENIED: Mapping[str, tuple[int, int]] = {
     "keyctl": (250, 219), "shmget": (29, 194), "msgget": (68, 186), "semget": (64, 190), "mq_open": (240, 180),
     "fork": (57, -1), "vfork": (58, -1),
 }  # fmt: skip
-"""System calls that are answered with "not permitted": numbers on x86_64 and aarch64, where -1 is none."""
+"""System calls that fail with "not permitted": numbers on x86_64 and aarch64, -1 for none."""
 MACHINES: Mapping[str, tuple[int, int, int, int, int, int]] = {
     "x86_64": (0, 0xC000003E, 56, 435, 234, 53),
     "aarch64": (1, 0xC00000B7, 220, 435, 131, 199),
 }
-"""Column of DENIED, the kernel's word for the machine, numbers of clone, clone3, tgkill and socketpair."""
+"""Column of DENIED, the kernel's architecture value, numbers of clone, clone3, tgkill and socketpair."""
 CLONE_THREAD, X32, NOT_A_STREAM = 0x10000, 0x40000000, 0xE
 LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 ALLOW, KILL, ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 NUMBER_AT, MACHINE_AT, FIRST_ARGUMENT_AT, SECOND_ARGUMENT_AT = 0, 4, 16, 24
 
 Step = tuple[int, int, int, int]
-"""An instruction of a filter: code, steps to jump over if true and if false, operand."""
+"""A filter instruction: code, instructions to skip if true and if false, operand."""
 
 
 def set_limits(limits: Mapping[str, int]) -> bool:
-    """Set resource limits; one that the system lacks, or has lower, is passed over."""
-    import resource  # not on Windows, where no walls are built
+    """Set resource limits; those that the system lacks, or has set lower, are skipped."""
+    import resource  # not on Windows, which has no sandbox here
 
     for name, value in limits.items():
         with suppress(ValueError, OSError):
@@ -60,7 +60,7 @@ def set_limits(limits: Mapping[str, int]) -> bool:
 
 
 def restrict_files(readable: Sequence[str]) -> bool:
-    """Let nothing be opened but what lies below the readable paths, for reading and for running."""
+    """Allow only paths below the readable ones to be opened, for reading and executing."""
     version = landlock_version()
     if version < 1:
         return False
@@ -86,8 +86,8 @@ def filter_syscalls() -> bool:
 
 
 def program(machine: tuple[int, int, int, int, int, int], process: int) -> list[Step]:
-    """Return the filter for a machine; a process may start threads, signal itself and have a pair of connected sockets, which
-    Deno wakes up by: as a stream, since a datagram can be sent elsewhere. Nothing else of the kind.
+    """Return the filter program. It allows threads, signals to the process itself, and a connected pair of stream sockets,
+    which deno wakes up by (datagrams could be sent elsewhere).
     """
     column, architecture, clone, clone3, tgkill, socketpair = machine
     refused = ERRNO | errno.EPERM
@@ -96,7 +96,7 @@ def program(machine: tuple[int, int, int, int, int, int], process: int) -> list[
         *((LOAD, 0, 0, MACHINE_AT), (EQUAL, 1, 0, architecture), (RETURN, 0, 0, KILL), (LOAD, 0, 0, NUMBER_AT)),
         *_where(AT_LEAST, X32, refused),  # x86_64's second table, under other numbers
         *(step for number in denied for step in _where(EQUAL, number, refused)),
-        *_where(EQUAL, clone3, ERRNO | errno.ENOSYS),  # its flags lie in memory; the C library then takes clone
+        *_where(EQUAL, clone3, ERRNO | errno.ENOSYS),  # its flags are in memory; libc then uses clone
         *_by_argument(clone, FIRST_ARGUMENT_AT, _where(ANY_BIT, CLONE_THREAD, ALLOW), refused),
         *_by_argument(socketpair, SECOND_ARGUMENT_AT, _where(ANY_BIT, NOT_A_STREAM, refused), ALLOW),
         *_by_argument(tgkill, FIRST_ARGUMENT_AT, _where(EQUAL, process, ALLOW), refused),
@@ -113,7 +113,7 @@ def _by_argument(call: int, at: int, test: tuple[Step, Step], otherwise: int) ->
 
 
 def landlock_version() -> int:
-    """Return the version of Landlock, 0 where there is none."""
+    """Return the version of Landlock, 0 for none."""
     return max(0, LIBC.syscall(CREATE_RULESET, None, 0, 1)) if sys.platform == "linux" else 0
 
 
