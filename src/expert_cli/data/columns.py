@@ -1,7 +1,7 @@
-"""Which column is the question, which the answer: decided from the names of the first rows' columns, never from what they hold.
+"""Chooses the columns with question and answer, by the names of the first rows' columns, never by their contents.
 
-Where the manifest names instruction and response, nothing is recognized beside them; a mapping that names less is completed
-by the usual names. What a column must not hold is a `BadRow`, its reason in the same words for every row with this fault.
+If the manifest names instruction and response, no other column is recognized; a mapping with fewer names is completed by the
+usual ones. `BadRow` is a value that its column must not have; its reason has the same words for every such row.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ USUAL_NAMES = {
     "messages": ("messages", "conversations", "conversation"),
     **{name: (name,) for name in ("text", "tools", "system", "chat_template_kwargs", "segments")},
 }
-"""The names by which columns are recognized, the preferred one first; two that could be the response are an error."""
+"""The usual column names, preferred ones first; two columns that could be the response are an error."""
 Form = Literal["messages", "text", "segments", "pair"]
 MEDIA = ("image", "images", "pixel_values", "audio", "audios", "video", "videos")
-"""Columns that rows of text models have not, or leave empty."""
+"""Columns that rows for a text model lack, or leave empty."""
 _OTHER_TASKS = {
     "chosen rejected": "preferences, of a right and a wrong answer (DPO)",
     "completion label": "answers that are judged right or wrong (KTO)",
@@ -40,19 +40,19 @@ _OTHER_TASKS = {
         for label in ("label", "labels")
     },
 }
-"""Columns that stand for another task, and what their rows are: refused unless field_mapping names columns."""
+"""Columns that belong to another task, and what such rows are: refused unless field_mapping names columns."""
 FORMS: dict[Form, tuple[str, ...]] = {
     "messages": ("messages", "tools", "system", "chat_template_kwargs"),
     "text": ("text",),
     "segments": ("segments",),
     "pair": ("instruction", "input", "response", "system", "tools", "chat_template_kwargs"),
 }
-"""The forms of rows, in the order in which they are looked for, and the columns of each."""
+"""The forms of rows in the order in which they are tried, and the columns of each."""
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns that are read, by role; "" = there is none. database: names that of a pair. media: must be empty."""
+    """The columns that are read, by role; "" = none. database: names the database of a pair. media: must be empty."""
 
     form: Form
     instruction: str = ""
@@ -78,7 +78,7 @@ class Columns:
 
 
 def choose_columns(names: Sequence[str], mapping: ColumnMapping, where: str) -> Columns:
-    """Return the columns to read out of `names`, which rows at `where` have. Raises InputError: it cannot be told."""
+    """Choose the columns among `names`. where: the rows that have them. Raises InputError if the choice is not clear."""
     named = {role: find_column(column, names) or column for role, column in mapping.columns().items()}
     for columns, what in () if named else _OTHER_TASKS.items():
         if all(find_column(name, names) for name in columns.split()):
@@ -100,20 +100,20 @@ def choose_columns(names: Sequence[str], mapping: ColumnMapping, where: str) -> 
 
 
 def find_column(wanted: str, names: Sequence[str]) -> str:
-    """Return the column of that name: exact, else the only one that differs in case alone; "" if there is none."""
+    """Return the column with this name: exactly, else the only one that differs in letter case; "" for none."""
     alike = [name for name in names if name.casefold() == wanted.casefold()]
     return wanted if wanted in names else alike[0] if len(alike) == 1 else ""
 
 
 def _form(named: Mapping[str, str], usual: Mapping[str, list[str]]) -> Form:
-    """Return which form the rows have: by the columns that are named, else the first of which there are columns."""
+    """Return the form of the rows: by the named columns, else the first form whose columns exist."""
     roles = [role for role in named if role != "database"]
     forms = [form for form, of_form in FORMS.items() if set(roles) <= set(of_form)]
     if not forms:
         several = "; ".join(" and ".join(of_form) for of_form in FORMS.values() if not set(roles).isdisjoint(of_form))
         told = f'"field_mapping" names {" and ".join(roles)}, which are of rows of several kinds'
         raise InputError(told, f"Keep one of: {several}.")
-    # a text stands last among the instruction's names: met first there, no better instruction exists
+    # "text" is the last usual name of an instruction: where it comes first, there is no better instruction
     is_document = usual["instruction"][:1] == usual["text"][:1] and not (usual["response"] or usual["input"])
     is_there = {
         "messages": bool(usual["messages"]),
@@ -124,7 +124,7 @@ def _form(named: Mapping[str, str], usual: Mapping[str, list[str]]) -> Form:
 
 
 def _pair(named: Mapping[str, str], usual: Mapping[str, list[str]], names: Sequence[str], where: str) -> dict[str, str]:
-    """Return the columns of question and answer. Raises InputError: these cannot be told."""
+    """Return the columns of question and answer. Raises InputError if the choice is not clear."""
     instruction = named.get("instruction", "")
     answers = [named["response"]] if "response" in named else [one for one in usual["response"] if one != instruction]
     response = answers[0] if answers else ""
@@ -138,7 +138,7 @@ def _pair(named: Mapping[str, str], usual: Mapping[str, list[str]], names: Seque
 
 
 def _name_them(instruction: str = "", response: str = "") -> str:
-    """Return what to write where the columns of pairs cannot be told."""
+    """Return what to write in the manifest where the choice is not clear."""
     named = {
         "instruction": instruction or "<column of the question>",
         "response": response or "<column of the answer>",
@@ -151,7 +151,7 @@ class BadRow(Exception):
 
 
 def field_of(fields: Mapping[str, Any], key: str, kind: type[T], what: str, label: str = "") -> T:
-    """Return a field of this type, `what` in words; `label` names it where the key alone would not. Raises BadRow."""
+    """Return a field of this type. what: the type in words; label: name of the field if not its key. Raises BadRow."""
     label = label or f'"{key}"'
     value = fields.get(key)
     if value is None:
@@ -167,7 +167,7 @@ def optional_text(fields: Mapping[str, Any], key: str) -> str:
 
 
 def text_of(fields: Mapping[str, Any], key: str, label: str = "", *, may_be_blank: bool = True) -> str:
-    """Return the text of a field, which `label` names where the key alone would not. Raises BadRow."""
+    """Return a text field. label: its name if not its key. Raises BadRow."""
     value = field_of(fields, key, str, "text", label)
     if not is_unicode(value):
         raise BadRow(f"{label or json_text(key)} is not Unicode text (half of a surrogate pair)")
@@ -177,18 +177,18 @@ def text_of(fields: Mapping[str, Any], key: str, label: str = "", *, may_be_blan
 
 
 def is_unicode(text: str) -> bool:
-    """Whether a text is Unicode: JSON can spell half of a surrogate pair."""
+    """Whether a text is valid Unicode: JSON can contain half of a surrogate pair."""
     return text.isascii() or not _SURROGATE.search(text)
 
 
 def is_blank(text: str) -> bool:
-    """Whether a text shows nothing: blanks, or characters without a form like U+200B."""
+    """Whether a text is invisible: white space, or characters such as U+200B."""
     said = text.strip()
     return not said or not (said.isascii() or any(map(str.isprintable, said)))
 
 
 def parsed(value: object, label: str) -> Any:
-    """Return a field that may hold its value as JSON text."""
+    """Return a field's value, parsed if it is JSON text."""
     if not isinstance(value, str):
         return value
     try:
@@ -198,10 +198,10 @@ def parsed(value: object, label: str) -> Any:
 
 
 def require_json(value: object, label: str) -> None:
-    """Refuse what chat templates cannot be given: fields of Parquet may hold what JSON has no word for."""
+    """Raise BadRow for a value that JSON cannot represent, as Parquet may contain: chat templates need JSON."""
     try:
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
-    except (ValueError, TypeError, RecursionError) as error:  # of them half of a surrogate pair
+    except (ValueError, TypeError, RecursionError) as error:  # including half of a surrogate pair
         raise BadRow(f"{label} holds what JSON cannot") from error
 
 

@@ -1,7 +1,7 @@
-"""A database, or its CREATE TABLE texts, and a question -> the part of the prompt that describes the database.
+"""Describes a database, or the CREATE TABLE statements of an input, in the prompt of a question.
 
-Which tables, columns and values a question is shown is decided by its words alone. What SQLite reads is bounded by rows and by
-steps of its machine, never by time: the same database gives the same prompts.
+The question's words alone decide which tables, columns and values are shown. Reading is limited by rows and by steps of
+SQLite's virtual machine, never by time, so the same database always gives the same prompt.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from expert_cli.errors import InputError
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
 from expert_cli.utils.files import stamp
 
-MOST_ROWS = 20_000  # of a table, the first ones: values further down are not found
-MOST_STEPS = 300_000_000  # of SQLite's machine, for the values of a database
+MOST_ROWS = 20_000  # of each table, the first ones; values further down are not found
+MOST_STEPS = 300_000_000  # of SQLite's virtual machine, for the values of a database
 CREATE = re.compile(r"\bCREATE\s+(?:TEMP(?:ORARY)?\s+)?(?:TABLE|VIEW)\b(?!\s+[\"`\[]?sqlite_)", re.IGNORECASE)
-_DENIED = dict.fromkeys((sqlite3.SQLITE_SELECT, sqlite3.SQLITE_ATTACH), sqlite3.SQLITE_DENY)  # a text only defines
+_DENIED = dict.fromkeys((sqlite3.SQLITE_SELECT, sqlite3.SQLITE_ATTACH), sqlite3.SQLITE_DENY)  # of a text
 _COLUMNS = r"""SELECT t.name, c.name, type, pk FROM (
   SELECT rowid AS place, name FROM sqlite_master
   WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\_%' ESCAPE '\' ORDER BY place LIMIT 2000
@@ -34,17 +34,17 @@ FROM sqlite_master AS t, pragma_foreign_key_list(t.name) AS k WHERE type = 'tabl
 _VALUES = """SELECT value FROM (SELECT {column} AS value FROM {table} LIMIT {rows})
 WHERE typeof(value) IN ('text', 'integer', 'real') AND length(value) BETWEEN 1 AND 60
 GROUP BY value ORDER BY count(*) DESC, min(value) LIMIT {most}"""
-_NOT_SHOWN = re.compile(r"\ufffd|\*/|^ *$")  # bytes that are no UTF-8; the end of a comment; nothing
+_NOT_SHOWN = re.compile(r"\ufffd|\*/|^ *$")  # invalid UTF-8; the end of a comment; nothing
 _PLURAL = re.compile("(?<=...ss)es$|(?<=...[cs]h)es$|(?<=...x)es$|(?<=...)(?<!s)s$")
 _STOP = """a about above after all also am an and any are as at be been before being below between both but by can did do does
     each else every find for from get give had has have having he her him his how i if in into is it its itself least less
     list many me more most much my no nor not number of on one only or order other our out over per please return same she
     show shown so some tell than that the their them then there these they this those through to together two under up
     us use used uses using was we were what when where which while who whom whose why will with you your"""
-_STOP_WORDS = frozenset(_STOP.split())  # which name nothing by themselves
+_STOP_WORDS = frozenset(_STOP.split())  # words that alone name nothing
 _NAME_OR_TEXT = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|`[^`]*`|\[[^\]]*\]|[^\W\d]\w*")
 HEADING = "Tables:"
-# SQLite tells types by parts of their names.
+# SQLite recognizes types by parts of their names.
 _SHORT_TYPES = {
     "int": "int",
     **dict.fromkeys(("char", "clob", "text", "string"), ""),
@@ -55,10 +55,10 @@ _SHORT_TYPES = {
 
 @dataclass(frozen=True)
 class Table:
-    """A table or view: its columns with the types that are declared, and what joins it to others.
+    """A table or view: its columns with their declared types, and its references.
 
-    foreign_keys: another table, and its columns by those of this one ("": a primary key is meant, and there is none). joined:
-    by a foreign key, either way. values: of each column, as SQL literals, the most frequent first.
+    foreign_keys: other tables, each with the referenced columns by this table's ("": its primary key, if there is one).
+    joined: by a foreign key in either direction. values: of each column as SQL literals, the most frequent first.
     """
 
     name: str
@@ -71,13 +71,13 @@ class Table:
 
 @dataclass(frozen=True)
 class Database:
-    """Tables by name, in their order. places: where a text stands, (table, column, text), by the stems of its words."""
+    """Tables by name, in order. places: where a text occurs, as (table, column, text), by the stems of its words."""
 
     tables: dict[str, Table]
     places: dict[str, list[tuple[str, str, str]]] = field(default_factory=dict)
 
     def matches(self, question: str) -> dict[tuple[str, str], list[str]]:
-        """Return the values of each (table, column) that stand in a question, the longest first; none within a longer one."""
+        """Return the values of each (table, column) that occur in a question, the longest first; none within a longer one."""
         words = text_words(question)
         found: dict[tuple[str, str], set[tuple[int, bool, str]]] = defaultdict(set)
         taken: set[int] = set()
@@ -86,7 +86,7 @@ class Database:
             for at in range(len(words) - count + 1):
                 span = set(range(at, at + count))
                 texts = self.places.get(" ".join(map(stem, words[at : at + count])))
-                # "Ande" is no value of a question that says "and", though their stems are the same.
+                # "Ande" does not occur in a question with "and", though their stems are equal.
                 if texts and (count > 1 or words[at] not in _STOP_WORDS):
                     hits |= span
                     for table, column, text in [] if span <= taken else texts:
@@ -96,7 +96,7 @@ class Database:
 
 
 def read_file(file: Path) -> Database:
-    """Return an SQLite file's tables and the texts in them, kept until it changes. Raises InputError: it has no table."""
+    """Return the tables of an SQLite file with their texts, cached until the file changes. Raises InputError for no table."""
     if not file.is_file():
         raise InputError(f"{file}: no such file", "name an SQLite database")
     return _read_file(file, *stamp(file))
@@ -118,7 +118,7 @@ def _read_file(file: Path, *_stamp: int) -> Database:
 
 @lru_cache(maxsize=256)
 def read_text(text: str) -> Database:
-    """Return the tables that a text creates. Raises InputError: there are none, or SQLite refuses a statement."""
+    """Return the tables that a text creates. Raises InputError for no table, or a statement that SQLite refuses."""
     start = CREATE.search(text)
     if start is None:
         raise InputError("no CREATE TABLE stands in the input", "give the tables, or the database")
@@ -133,7 +133,7 @@ def read_text(text: str) -> Database:
                     statement = ""
             connection.set_authorizer(None)
             return Database(_tables(connection))
-    except (sqlite3.Error, ValueError) as error:  # ValueError: of a NUL, of half a surrogate pair
+    except (sqlite3.Error, ValueError) as error:  # ValueError: a NUL, or half of a surrogate pair
         raise InputError(f"SQLite refuses a CREATE statement of the input: {error}", "mend it") from error
 
 
@@ -165,7 +165,7 @@ def _add_values(connection: sqlite3.Connection, database: Database) -> None:
         query = _VALUES.format(column=quoted(column), table=quoted(table.name), rows=MOST_ROWS, most=room)
         try:
             values = [value for (value,) in connection.execute(query)]
-        except sqlite3.Error:  # a view that fails, or takes more steps than there are
+        except sqlite3.Error:  # a view that fails, or exceeds the limit of steps
             continue
         values = [one for one in values if str(one).isprintable() and not _NOT_SHOWN.search(str(one))]
         table.values[column] = [literal(value) for value in values[:5]]
@@ -178,30 +178,30 @@ def _add_values(connection: sqlite3.Connection, database: Database) -> None:
 
 
 def quoted(name: str) -> str:
-    """Return a name as SQL writes any name."""
+    """Return a name quoted for SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def literal(value: str | float) -> str:
-    """Return a value as SQL writes it."""
+    """Return a value as an SQL literal."""
     return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
 
 
 @lru_cache(maxsize=100_000)
 def stem(word: str) -> str:
-    """Return a word without endings, so that "flies" and "fly", "producing" and "produce" are one."""
+    """Return a word without its ending, so that "flies" and "fly", "producing" and "produce" are equal."""
     word = _PLURAL.sub("", re.sub("(?<=...)ies$", "y", word.casefold()))
     return re.sub("(?<=...)y$", "i", re.sub("(?<=...)(?:ing|ed|er|or|e)$", "", word))
 
 
 @lru_cache(maxsize=100_000)
 def name_words(name: str) -> list[str]:
-    """Return the words that a name is made of, as stems: "Home_Town", "homeTown" and "home town" give the same."""
+    """Return the stems of a name's words: equal for "Home_Town", "homeTown" and "home town"."""
     return [stem(part) for part in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_]+", name)]
 
 
 def text_words(text: str) -> list[str]:
-    """Return the words of a text, in small letters."""
+    """Return the words of a text in lower case."""
     return [word.casefold() for word in re.findall(r"[^\W_]+", text)]
 
 
@@ -212,7 +212,7 @@ _STOPPED = frozenset(map(stem, _STOP_WORDS))
 
 
 def schema_prompt(settings: SchemaPromptConfig, question: str, input_: str, file: Path | None, answer: str = "") -> str:
-    """Return what a question is shown of an SQLite file, `answer`'s tables too; None: of CREATE TABLEs in its input."""
+    """Return the database's description for a question, with `answer`'s tables. file None: CREATE TABLEs in the input."""
     database = read_text(input_) if file is None else read_file(file)
     stems = frozenset(map(stem, text_words(question)))
     matches = database.matches(question)
@@ -253,7 +253,7 @@ def schema_prompt(settings: SchemaPromptConfig, question: str, input_: str, file
 
 @lru_cache(maxsize=10_000)
 def _name_fit(name: str, stems: frozenset[str]) -> float:
-    """Return how well a name fits a question: 1 = it has all words of the name; less: abbreviations, parts of words."""
+    """Return how well a name fits a question: 1 = all its words occur; less for abbreviations and parts of words."""
     fits = weights = 0.0
     for word in name_words(name):
         alike = [own for own in stems - _STOPPED if min(len(own), len(word)) >= 3 and (own in word or word in own)]
@@ -266,7 +266,7 @@ def _name_fit(name: str, stems: frozenset[str]) -> float:
 
 
 def _best_tables(database: Database, fits: dict[str, dict[str, float]], stems: frozenset[str], most: int) -> list[str]:
-    """Return at most so many tables, the one that fits best first, each with the tables that join it to those before."""
+    """Return at most so many tables, the best first, each followed by the tables that join it to the ones before."""
     table_fits = {}
     for name, of_columns in fits.items():
         first, second, third = [*sorted(of_columns.values(), reverse=True), 0.0, 0.0][:3]
@@ -303,7 +303,7 @@ def _compact(tables: list[Table]) -> str:
 
 
 def _joins(tables: list[Table]) -> str:
-    """Return names in small letters, which SQL does not tell from capitals, and as queries write them:
+    """Return names as queries write them, in lower case where SQL ignores case:
 
     Joins:
     management.head_id = head.head_id
@@ -328,19 +328,19 @@ def _lines(tables: list[Table], write: Callable[[str], str], column: Callable[[T
 
 
 def _short_type(declared: str) -> str:
-    """Return a declared type in one short word, "" for text."""
+    """Return a declared type as one short word, "" for text."""
     found = (short for part, short in _SHORT_TYPES.items() if part in declared.casefold())
     return next(found, "num" if declared else "")
 
 
 def _small(name: str) -> str:
-    """Return a name as a query writes it, in small letters where it needs no quotes."""
+    """Return a name as queries write it, in lower case unless it needs quotes."""
     return name.lower() if written(name) == name else written(name)
 
 
 @lru_cache(maxsize=100_000)
 def written(name: str) -> str:
-    """Return a name as a query writes it: in quotes where it must be, as `order` and `Home Town`."""
+    """Return a name as queries write it, quoted where necessary, as in `order` and `Home Town`."""
     query = f"SELECT {name} FROM (SELECT 'a name' AS {quoted(name)})"  # noqa: S608  a word
     with closing(sqlite3.connect(":memory:")) as connection, suppress(sqlite3.Error):
         if re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) and connection.execute(query).fetchall() == [("a name",)]:

@@ -1,8 +1,8 @@
-"""Documents become token ids and the mask of the trained ones, in bulk.
+"""Encodes documents in bulk: token ids, and a mask of the trained ones.
 
-Each piece is encoded by itself, as generation does, so that no merge crosses the border. A tokenizer that puts a blank before
-the first word (SentencePiece's prefix space) encodes the whole text: there a border stands behind the ids that the beginning
-and the whole share. fastokens, 20 to 40 times as fast, is used where a sample of these very rows gives the same ids.
+Each piece is encoded separately, as in generation, so that no merge crosses a border. With a tokenizer that adds a blank
+before the first word (SentencePiece), the whole text is encoded, and a border lies where the ids of the beginning and of the
+whole diverge. fastokens, 20 to 40 times faster, is used if a sample of these rows gives the same ids.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from expert_cli.data.templates.mask import Document, common
 from expert_cli.errors import ExpertError
 
 Ids = tuple[NDArray[np.int32], NDArray[np.int64]]
-"""The ids of texts end to end, int32 [tokens], and how many each has, int64 [texts]."""
+"""Concatenated ids, int32 [tokens], and the number of ids of each text, int64 [texts]."""
 _MAY_BE_NUMERIC = regex.compile(r"[[\p{N}\p{Cn}]--[0-9]]", regex.V1)
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """Documents as ids, end to end.
+    """Concatenated documents.
 
     ids: int32 [tokens]. offsets: int64 [documents + 1], document i is ids[offsets[i]:offsets[i + 1]]. trained: bool [tokens].
     """
@@ -47,7 +47,7 @@ class Encoded:
         return len(self.offsets) - 1
 
     def trained_only(self) -> tuple[Encoded, NDArray[np.bool_]]:
-        """Return the documents that have a trained token, and which ones these are."""
+        """Return the documents with at least one trained token, and a mask of them."""
         sizes = np.diff(self.offsets)
         good = np.diff(np.append(0, self.trained.cumsum())[self.offsets]) > 0
         kept = np.repeat(good, sizes)
@@ -58,11 +58,11 @@ EMPTY = Encoded(np.zeros(0, np.int32), np.zeros(1, np.int64), np.zeros(0, np.boo
 
 
 class OtherIds(ExpertError):
-    """fastokens gives other ids than tokenizers for a sample of these rows."""
+    """fastokens and tokenizers give different ids for a sample of these rows."""
 
 
 class Encoder:
-    """Encodes documents. fast: by fastokens where it can be this tokenizer, which is compared on a sample of the rows."""
+    """Encodes documents. fast: with fastokens if it supports the tokenizer; its ids are compared on samples of the rows."""
 
     def __init__(self, template: Template, *, fast: bool = False) -> None:
         """Take the template's tokenizer."""
@@ -76,23 +76,23 @@ class Encoder:
         self._batches, self._seen = 0, set[str]()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Send what makes an encoder to another machine: fastokens' tokenizer cannot be sent."""
+        """Pickle the arguments: fastokens' tokenizer cannot be pickled."""
         return partial(Encoder, fast=self.fast), (self.template,)
 
-    @cached_property  # made while the first rows are read: it takes half a second
+    @cached_property  # created while the first rows are read: it takes half a second
     def _fast(self) -> Fastokens | None:
-        with suppress(Exception):  # whatever it raises, tokenizers encodes
+        with suppress(Exception):  # after any error tokenizers encodes
             return Fastokens(self._backend) if self.fast and self.by_pieces else None
         return None
 
     @property
     def engine(self) -> str:
-        """What encodes, and its version."""
+        """The encoding library and its version."""
         name = "fastokens" if self._fast else "tokenizers"
         return f"{name} {version(name)}"
 
     def _compare(self, texts: Sequence[str]) -> None:
-        """Compare the ids of all new characters, and of texts of batches 1, 2, 4, 8 and so on. Raises OtherIds."""
+        """Compare the ids of all new characters, and of texts in batches 1, 2, 4, 8 and so on. Raises OtherIds."""
         new = set().union(*(text for text in texts if not text.isascii())) - self._seen
         new |= set() if self._batches else {*map(chr, range(1, 256))}
         self._seen |= new
@@ -104,7 +104,7 @@ class Encoder:
             raise OtherIds("fastokens gives other ids")
 
     def encode(self, documents: Sequence[Document]) -> Encoded:
-        """Encode documents. Raises OtherIds: fastokens is not to be used."""
+        """Encode documents. Raises OtherIds if fastokens must not be used."""
         if self.by_pieces:
             texts = [text for document in documents for text, _ in document]
             if self._fast:
@@ -117,17 +117,17 @@ class Encoder:
         return Encoded(ids, np.append(0, sizes.cumsum())[ends], np.repeat(trained, sizes))
 
     def ids(self, text: str) -> list[int]:
-        """Return the ids of one text: what generation starts from."""
+        """Return the ids of one text, as for generation."""
         return list(self._flat([text])[0].tolist())
 
     def _parted(self, document: Document) -> list[list[int]]:
-        """Encode a document as one text; a border is where the ids of the beginning and those of the whole part."""
+        """Encode a document as one text; a border lies where the ids of the beginning and of the whole diverge."""
         *before, whole = map(self.ids, accumulate(text for text, _ in document))
         ends = accumulate((common(ids, whole) for ids in before), max, initial=0)
         return [whole[start:stop] for start, stop in pairwise([*ends, len(whole)])]
 
     def _flat(self, texts: list[str]) -> Ids:
-        """Return the ids of texts end to end; those that hold marks, or that fastokens must not have, are encoded by others."""
+        """Return concatenated ids; marked texts, and those that fastokens cannot encode, are encoded by other functions."""
         odd, joined = dict[int, list[int]](), "\0".join(texts)
         if joined.isascii():
             return self._plain(texts)
@@ -146,7 +146,7 @@ class Encoder:
 
     def _plain(self, texts: list[str]) -> Ids:
         if self._fast:
-            with suppress(ValueError):  # it refuses a text, and does not say which
+            with suppress(ValueError):  # it refuses a text without saying which
                 return self._fast.encode(texts)
         return _joined(self._lists(texts))
 
@@ -155,12 +155,12 @@ class Encoder:
 
 
 class Fastokens:
-    """fastokens' tokenizer. Digits that are split off before GPT-2's pattern (SmolLM2) slow it down 16 times: they become added
-    tokens, which split a text at the same places; it must have no text with another numeric character ("²") then.
+    """fastokens' tokenizer. Digits split off before GPT-2's pattern (SmolLM2) make it 16 times slower. They are turned into
+    added tokens, which split at the same places; texts with other numeric characters ("²") are then refused.
     """
 
     def __init__(self, tokenizer: Any) -> None:
-        """Take a tokenizer of tokenizers. Raises ImportError, and whatever fastokens does of one that it cannot be."""
+        """Convert a tokenizer. Raises ImportError, or any error of fastokens for a tokenizer that it does not support."""
         import fastokens
 
         spec: dict[str, Any] = json.loads(tokenizer.to_str())
@@ -180,11 +180,11 @@ class Fastokens:
         self._tokenizer = fastokens.Tokenizer.from_json_str(json.dumps(spec))
 
     def refuses(self, text: str) -> bool:
-        """Whether a text has a character that might be numeric, whatever version of Unicode one asks."""
+        """Whether a text may contain a numeric character by any version of Unicode."""
         return self.splits_digits and _MAY_BE_NUMERIC.search(text) is not None
 
     def encode(self, texts: list[str]) -> Ids:
-        """Return ids and sizes. Raises ValueError: a text with a byte that the vocabulary lacks."""
+        """Return ids and sizes. Raises ValueError for a text with a byte that the vocabulary lacks."""
         ids, bounds = self._tokenizer.encode_batch_flat(texts)
         return np.frombuffer(ids, np.int32), np.diff(np.frombuffer(bounds, np.int64)).astype(np.int64)
 
@@ -195,6 +195,6 @@ def _joined(parts: Sequence[Sequence[int] | NDArray[np.int32]]) -> Ids:
 
 
 def limit_threads(threads: int) -> None:
-    """Let both engines use at most so many threads, 0 = one a core; by the environment, before the first text."""
+    """Limit the threads of both libraries (0 = one for each core) through the environment, before the first text."""
     if threads:
         os.environ["RAYON_NUM_THREADS"] = os.environ["FASTOKENS_BPE_THREADS"] = str(threads)

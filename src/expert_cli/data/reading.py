@@ -1,7 +1,7 @@
-"""A data file goes in, its rows come out, each with its place: `rows_of`.
+"""Reads the rows of a data file, each with its place: `rows_of`.
 
-JSON is parsed by jiter, which refuses a key twice: the builder of `datasets` makes timestamps of texts and fills absent keys.
-Parquet and Arrow are read by pyarrow, as a streaming `load_dataset` does, but 20 times as fast and without a lock file.
+JSON is parsed by jiter, which can refuse repeated keys: `datasets` turns texts into timestamps and fills in missing keys.
+Parquet and Arrow are read by pyarrow, like `load_dataset` with streaming, but 20 times faster and without a lock file.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from expert_cli.utils.object_storage import storage_errors
 from expert_cli.utils.text import first_line, wide_encoding
 
 _BATCH_ROWS = 1024
-_LONGEST_CELL = 2**31 - 1  # csv's default is 128 KiB; a C long on Windows holds no more than this
-# Bytes that were no UTF-8, as "surrogateescape" decodes them; a cell of CSV has no escapes.
+_LONGEST_CELL = 2**31 - 1  # csv's default is 128 KiB; the largest C long on Windows
+# Invalid bytes as "surrogateescape" decodes them; a CSV cell has no escapes of its own.
 _BROKEN = re.compile("[\udc80-\udcff]")
 _NO_UTF_8 = "not valid UTF-8 (Windows' cp1252?): save the file as UTF-8"
 _SAVE = "Save it as UTF-8 (Notepad: Save as, Encoding; Excel: CSV UTF-8)."
@@ -36,7 +36,7 @@ _A_LIST = 'a list, not an object: write {"messages": [...]} for a conversation'
 
 
 class RawRow(NamedTuple):
-    """A row as it was read. where: "file:line", or "file:row N". fault: why it could not be read, "" otherwise."""
+    """A row as it was read. where: "file:line" or "file:row N". fault: why it could not be read, or ""."""
 
     where: str
     fields: Mapping[str, object]
@@ -44,7 +44,7 @@ class RawRow(NamedTuple):
 
 
 def rows_of(file: DataFile) -> Iterator[RawRow]:
-    """Yield the rows of a file in order; blank lines are none. Raises InputError, EnvironmentProblem."""
+    """Yield the rows of a file in order, without blank lines. Raises InputError, EnvironmentProblem."""
     import pyarrow as pa
 
     form, suffix = format_name(str(file)), PurePath(str(file)).suffix
@@ -55,7 +55,7 @@ def rows_of(file: DataFile) -> Iterator[RawRow]:
         try:
             yield from _READERS[form](file)
         except (OSError, pa.ArrowException, ValueError) as error:
-            # Arrow and the decompressors report damage as OSError without a number; one of the system has it.
+            # Arrow and the decompressors report damage as OSError without an errno; errors of the system have one.
             if getattr(error, "errno", None) is None:
                 what = f"{file}: damaged, or no {suffix} file: {first_line(error)}"
                 raise InputError(what, "Get or write the file again.") from error
@@ -66,7 +66,7 @@ def rows_of(file: DataFile) -> Iterator[RawRow]:
 
 @contextmanager
 def _content(file: DataFile) -> Iterator[io.BufferedReader]:
-    """Open what a file of text holds, decompressed, behind its byte order mark."""
+    """Open the contents of a text file, decompressed, without a byte order mark."""
     import pyarrow as pa
 
     codec = COMPRESSED_SUFFIXES.get(PurePath(str(file)).suffix.lower())
@@ -93,7 +93,7 @@ def _json_lines(file: DataFile) -> Iterator[RawRow]:
 
 
 def _fault(error: ValueError) -> tuple[str, str]:
-    """Return what is wrong with JSON, and in which line."""
+    """Return what is wrong with JSON, and the line."""
     what, _, place = str(error).partition(" at line ")
     return _NO_UTF_8 if "code point" in what else f"not valid JSON: {what}", place.partition(" ")[0]
 
@@ -105,7 +105,7 @@ def _row(where: str, value: object) -> RawRow:
 
 
 def _json_document(file: DataFile) -> Iterator[RawRow]:
-    """A list of rows, one row, or rows line by line under the wrong suffix."""
+    """A list of rows, a single row, or JSON lines with the wrong suffix."""
     with _content(file) as content:
         text = content.read()
     try:
@@ -128,7 +128,7 @@ def _table(delimiter: str, file: DataFile) -> Iterator[RawRow]:
         _refuse_repeated(f"{file}:1: the header", reader.fieldnames or ())
         try:
             for fields in reader:
-                where = f"{file}:{reader.line_num}"  # its last one
+                where = f"{file}:{reader.line_num}"  # the row's last line
                 if None in fields or None in fields.values():
                     yield RawRow(where, {}, f"not as many cells as the header's {len(reader.fieldnames or ())}")
                 elif _BROKEN.search("".join(fields.values())):
@@ -144,13 +144,13 @@ def _parquet_batches(opened: Any) -> tuple[Any, Iterator[Any]]:
     import pyarrow.parquet as pq
 
     table = pq.ParquetFile(opened)
-    # Group by group: of several, Arrow reads all before it gives the first row.
+    # Group by group: with several, Arrow reads all before it returns the first row.
     groups = (table.iter_batches(_BATCH_ROWS, row_groups=[group]) for group in range(table.num_row_groups))
     return table.schema_arrow, chain.from_iterable(groups)
 
 
 def _arrow_batches(opened: Any) -> tuple[Any, Iterator[Any]]:
-    """Of the file format, and of the stream format that `datasets` writes."""
+    """Of Arrow's file format, or its stream format, which `datasets` writes."""
     import pyarrow as pa
 
     try:
@@ -170,7 +170,7 @@ def _columnar(batches_of: Callable[[Any], tuple[Any, Iterator[Any]]], file: Data
         _refuse_repeated(f"{file}: the schema", schema.names)
         parts = (batch.slice(at, _BATCH_ROWS) for batch in batches for at in range(0, batch.num_rows, _BATCH_ROWS))
         decoded: Callable[[Any], Any] = dict
-        if "extension<arrow.json" in str(schema.types):  # JSON as text: `datasets` writes columns of mixed types so
+        if "extension<arrow.json" in str(schema.types):  # JSON as text, for columns of mixed types
             from datasets import Features
 
             decoded = Features.from_arrow_schema(schema.remove_metadata()).decode_example
@@ -196,4 +196,4 @@ _READERS: Mapping[str, Callable[[DataFile], Iterator[RawRow]]] = {
     "Parquet": partial(_columnar, _parquet_batches),
     "Arrow": partial(_columnar, _arrow_batches),
 }
-"""By the names that `DATA_SUFFIXES` gives the formats."""
+"""By the format names in `DATA_SUFFIXES`."""

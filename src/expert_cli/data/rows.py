@@ -1,6 +1,6 @@
-"""A raw row -> the one `Row` that everything after it knows: a conversation, a whole text, or segments.
+"""Turns a raw row into a `Row`: a conversation, a whole text, or segments.
 
-One function a form of file. Nothing is turned into text that is not text.
+There is one function for each form. No other type is ever converted to text.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ ROLES: Mapping[str, str] = {
     "human": "user",
     "gpt": "assistant",
 }
-"""The roles of a conversation, OpenAI's, ShareGPT's and LLaMA-Factory's, and what they are here."""
+"""Roles of OpenAI, ShareGPT and LLaMA-Factory, and the roles used here."""
 _PLAIN_ROLES = frozenset(("system", "user", "assistant"))
 _WEIGHTS: Mapping[str, bool] = {"weight": True, "train": True, "loss": True, "loss_mask": True, "masked": False}
-"""Whether a turn is trained, as OpenAI, axolotl and others write it, and whether 1 or true says that it is."""
+"""Keys by which OpenAI, axolotl and others say whether a turn is trained, and the value for "trained"."""
 REASONING = ("reasoning_content", "thinking", "reasoning")
 _CARRIED: Mapping[str, tuple[type, str]] = {
     **dict.fromkeys(REASONING, (str, "assistant")),
@@ -47,17 +47,17 @@ _CARRIED: Mapping[str, tuple[type, str]] = {
     "tool_call_id": (str, "tool"),
     "name": (str, "tool"),
 }
-"""What else of a turn reaches the chat template: what it must be, and the role whose turns have it."""
+"""Other keys of a turn that the chat template gets: their type, and the role that may have them."""
 NULL_ARGUMENTS = "arguments of calls that are null"
 
 
-@dataclass(slots=True)  # not frozen: there are millions, and each would take three times as long to make
+@dataclass(slots=True)  # not frozen: frozen ones take three times as long to create
 class Row:
-    """What one row of a file means, and where it stands ("file:line").
+    """A row of a file. where: "file:line".
 
-    messages: as chat templates read them; trained: which of them carry loss. input: what stands below the last question, which
-    the template joins to it. Without messages it is a document that is written in a template already: a text, or segments
-    (text, trained). is_pair: read from columns of question and answer. unread: fields of messages, and turns, not read.
+    messages: for the chat template; trained: which of them carry loss. input: is appended to the last question by the
+    template. Without messages the row is a formatted document: a text, or segments (text, trained). is_pair: read from columns
+    of question and answer. unread: keys of messages, and turns, that are not read.
     """
 
     where: str
@@ -74,14 +74,14 @@ class Row:
 
     @property
     def answer(self) -> str:
-        """What it trains: the last turn of its conversation with its calls, or the whole text."""
+        """What is trained: the last turn of the conversation with its calls, or the whole text."""
         if self.messages:
             return str(self.messages[-1]["content"]) + beside_content(self.messages[-1])
         return self.text or "".join(text for text, trained in self.segments if trained)
 
     @property
     def question(self) -> tuple[str, str]:
-        """What it asks, and its input or what stands before the conversation; of a whole text all that it says."""
+        """The question, and its input or what precedes the conversation; for a whole text the text."""
         if not self.messages:
             return self.text or "".join(text for text, _ in self.segments), ""
         if self.is_pair:
@@ -96,12 +96,12 @@ class Row:
         return "\n".join(said), "\n".join(before)
 
     def _beside(self) -> dict[str, str]:
-        """What the template is given beside the conversation, as JSON."""
+        """What the template gets beside the conversation, as JSON."""
         given = {"tools": self.tools, "chat_template_kwargs": self.kwargs}
         return {name: json_text(value) for name, value in given.items() if value}
 
     def content(self) -> tuple[str, ...]:
-        """Return all that it says, roles and what is not trained included: two rows are repeats when this is equal."""
+        """Return the complete content, with roles and untrained turns: rows with equal content are repeats."""
         if not self.messages:
             segments = (f"{'trained' if trained else 'not trained'}: {text}" for text, trained in self.segments)
             return (self.text,) if self.text else tuple(segments)
@@ -115,7 +115,7 @@ class Row:
         return (*pair, *chain(*beside.items()), *said, *more, *(f"{number} is not trained" for number in read))
 
     def __len__(self) -> int:
-        """Return how many characters it says, prompt and answer together."""
+        """Return the number of characters in prompt and answer."""
         if not self.messages:
             return len(self.text) + sum(len(text) for text, _ in self.segments)
         beside = sum(map(len, self._beside().values()))
@@ -124,17 +124,17 @@ class Row:
 
 
 def digest(said: str) -> bytes:
-    """Return 16 bytes that are equal for equal texts."""
+    """Return a hash of 16 bytes."""
     return hashlib.blake2b(said.encode(), digest_size=16).digest()
 
 
 def asked_hash(asked: str, below: str) -> bytes:
-    """Return 16 bytes that are equal for what asks the same, letter case and blanks aside; zeros for what asks nothing."""
+    """Return a hash of 16 bytes of a question, ignoring letter case and spacing; zeros for an empty question."""
     return digest(f"{normalize(asked)}\0{normalize(below)}") if asked.strip() else bytes(16)
 
 
 def to_row(fields: Mapping[str, object], columns: Columns, mapping: ColumnMapping, where: str) -> Row:
-    """Return what a raw row means. Raises BadRow."""
+    """Convert a raw row. Raises BadRow."""
     for name in columns.media:
         if fields.get(name):
             raise BadRow(f'"{name}" is there, but text alone is trained')
@@ -156,11 +156,11 @@ def to_row(fields: Mapping[str, object], columns: Columns, mapping: ColumnMappin
     return row
 
 
-# By the form of the columns -----------------------------------------------------------------------------------------------
+# By the form of the columns -------------------------------------------------------------------------------------------
 
 
 def _of_segments(fields: Mapping[str, object], columns: Columns, where: str) -> Row:
-    """Pieces of a document that say whether they are trained: axolotl's input_output."""
+    """Segments that say whether they are trained: axolotl's input_output."""
     pieces = []
     for segment in field_of(fields, columns.segments, list, "a list of segments"):
         if not isinstance(segment, dict):
@@ -173,7 +173,7 @@ def _of_segments(fields: Mapping[str, object], columns: Columns, where: str) -> 
 
 
 def _of_pair(fields: Mapping[str, object], columns: Columns, mapping: ColumnMapping, where: str) -> Row:
-    """Alpaca's instruction, input and output, by any name; or TRL's prompt and completion, which are messages."""
+    """Alpaca's instruction, input and output, under any names; or TRL's prompt and completion as messages."""
     sides = (columns.instruction, "user"), (columns.response, "assistant")
     if any(isinstance(fields.get(key), list) for key, _ in sides):
         if columns.database or (columns.input and fields.get(columns.input)):
@@ -195,7 +195,7 @@ def _of_pair(fields: Mapping[str, object], columns: Columns, mapping: ColumnMapp
 
 
 def _add_beside(row: Row, fields: Mapping[str, object], columns: Columns) -> None:
-    """Add tools, arguments of the chat template and the system message that stand in columns of their own."""
+    """Add tools, template arguments and the system message from columns of their own."""
     tools = parsed(columns.tools and fields.get(columns.tools), columns.tools) or ()
     tools = [parsed(tool, columns.tools) for tool in tools] if isinstance(tools, list) else tools
     if tools and not (isinstance(tools, list) and all(map(_has_name, tools))):
@@ -207,7 +207,7 @@ def _add_beside(row: Row, fields: Mapping[str, object], columns: Columns) -> Non
     require_json(tools, columns.tools)
     require_json(kwargs, column)
     row.tools = tools
-    row.kwargs = {name: value for name, value in kwargs.items() if value is not None}  # of a table: empty fields
+    row.kwargs = {name: value for name, value in kwargs.items() if value is not None}  # empty fields of a table
     if said := optional_text(fields, columns.system):
         if row.messages[0]["role"] == "system":
             raise BadRow(f'"{columns.system}" and the first message are both a system message')
@@ -216,7 +216,7 @@ def _add_beside(row: Row, fields: Mapping[str, object], columns: Columns) -> Non
 
 
 def _up_to_answer(row: Row) -> Row:
-    """Leave out the turns after the last answer: nothing could train them."""
+    """Drop the turns after the last answer, which cannot be trained."""
     answers = [number for number, turn in enumerate(row.messages) if turn["role"] == "assistant"]
     if not answers:
         raise BadRow("no assistant turn")
@@ -235,7 +235,7 @@ def _up_to_answer(row: Row) -> Row:
 
 
 def turns_of(value: object, label: str, mapping: ColumnMapping) -> tuple[Turns, list[bool], Set[str]]:
-    """Return turns as chat templates read them, which are trained, and the fields that nothing reads."""
+    """Return turns for the chat template, which of them are trained, and the keys that are not read."""
     value = parsed(value, label)
     if not isinstance(value, list):
         raise BadRow(f'"{label}" is {type_name(value)}, not a list of messages')
@@ -253,7 +253,7 @@ def turns_of(value: object, label: str, mapping: ColumnMapping) -> tuple[Turns, 
 
 
 def _is_plain(turn: object) -> bool:
-    """Whether a turn is a role and a text and nothing else, as most are."""
+    """Whether a turn has a role and a text and nothing else, the common case."""
     if type(turn) is not dict or len(turn) != 2 or turn.get("role") not in _PLAIN_ROLES:
         return False
     content = turn.get("content")
@@ -287,7 +287,7 @@ def _turn(turn: Mapping[str, Any], mapping: ColumnMapping) -> tuple[dict[str, An
 
 
 def _joined(content: object) -> object:
-    """What a turn says; the text of its parts where it is a list of them."""
+    """The content of a turn; a list of text parts is joined."""
     if not isinstance(content, list):
         return content
     for part in content:
@@ -299,7 +299,7 @@ def _joined(content: object) -> object:
 
 
 def _calls(content: object) -> list[dict[str, Any]]:
-    """The calls that a turn of LLaMA-Factory's says, one or a list, as JSON."""
+    """The calls in a LLaMA-Factory turn: one, or a list, as JSON."""
     said = parsed(content, CALL)
     calls = said if isinstance(said, list) else [said]
     if not calls or not all(map(_has_name, calls)):
@@ -308,7 +308,7 @@ def _calls(content: object) -> list[dict[str, Any]]:
 
 
 def _carried(more: Mapping[str, object], role: str) -> dict[str, object]:
-    """What else a turn says; an empty text or list says nothing."""
+    """The other keys of a turn that are used; empty ones count as missing."""
     for name in MEDIA:
         if more.get(name):
             raise BadRow(f'a message has "{name}", but text alone is trained')
@@ -324,10 +324,10 @@ def _carried(more: Mapping[str, object], role: str) -> dict[str, object]:
 
 
 def mend_calls(turns: Sequence[Mapping[str, Any]], tools: Sequence[Any]) -> tuple[Turns, list[Any], Set[str]]:
-    """Return turns and tools without what a table added: one type for a column gives all the fields of all others, as nulls.
+    """Return turns and tools without the nulls that a table adds: its objects all have the same keys.
 
-    JSON Schema has no keyword whose value is null but `default` and `const`; an argument may be null where its tool's schema
-    speaks of null. Nothing, null and "" are no arguments: {}. Arguments that are left out are unread.
+    In JSON Schema only `default` and `const` may be null; an argument may be null if its tool's schema mentions null. Missing,
+    null and "" arguments become {}. Dropped arguments are reported as unread.
     """
     tools, unread = [*map(_without_nulls, tools)], set[str]()
     parameters = {tool["name"]: _object(tool.get("parameters")) for tool in map(_function, tools)}
@@ -353,7 +353,7 @@ def _without_nulls(schema: Any) -> Any:
 
 
 def _arguments(given: object) -> dict[str, Any]:
-    """Arguments of a call, an object or its JSON text."""
+    """The arguments of a call: an object or its JSON text."""
     value = parsed(given, "arguments")
     if isinstance(value, str):
         raise BadRow("arguments of a call are JSON text within JSON text: encode them once")
@@ -363,7 +363,7 @@ def _arguments(given: object) -> dict[str, Any]:
 
 
 def _function(tool: object) -> dict[str, Any]:
-    """What has the name of a tool, or of a call of one; {} where nothing has."""
+    """The object with the name of a tool or call; {} if there is none."""
     return _object(_object(tool).get("function") or tool)
 
 
@@ -377,5 +377,5 @@ def _has_name(tool: object) -> bool:
 
 
 def beside_content(turn: Mapping[str, Any]) -> str:
-    """Return as JSON what a turn has beside its role and content, "" for nothing."""
+    """Return the keys of a turn beside role and content as JSON, "" for none."""
     return json_text({name: turn[name] for name in turn if name not in ("role", "content")}) if len(turn) > 2 else ""

@@ -1,7 +1,7 @@
-"""Which rows of the sources are taken, and how often: slices, filters, repeats, weights, the split of validation rows.
+"""Selects rows of the sources: slices, filters, deduplication, weights, and the validation split.
 
-The files are read once. What needs a count or another row is decided afterwards, by hashes of 16 bytes of each good row. Where
-chance decides, rows are ordered by a keyed hash, never by a random generator whose algorithm may change.
+Files are read once. What depends on counts or other rows is decided afterwards, by 16-byte hashes of the good rows. Random
+choices sort rows by a keyed hash, because the algorithm of a random generator may change.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from expert_cli.data.templates.mask import Document
 from expert_cli.errors import InputError
 from expert_cli.utils.reporter import Reporter
 
-FIRST_ROWS = 200  # of a source decide its columns
-BAD_SHARE = 0.01  # above it a source is refused
+FIRST_ROWS = 200  # of a source, which decide its columns
+BAD_SHARE = 0.01  # of a source that is still accepted
 _BATCH_ROWS = 1_000
 _MOST_EXAMPLES = 5
 Split = Literal["train", "validation"]
 FlatMap: TypeAlias = Callable[[Callable[[Any], Iterator[Any]], Sequence[Any]], Iterator[Any]]
-"""Calls a function with each of some things, and yields what the calls yield, in order: here, or on other machines."""
+"""Calls a function with each item and yields the results of all calls in order, here or on other machines."""
 
 
 def local_flat_map(function: Callable[[Any], Iterator[Any]], things: Sequence[Any]) -> Iterator[Any]:
@@ -46,10 +46,10 @@ def local_flat_map(function: Callable[[Any], Iterator[Any]], things: Sequence[An
 
 @dataclass
 class RowReport:
-    """What became of the rows that were read.
+    """What happened to the rows that were read.
 
-    dropped: bad rows by reason, the first few with their places in `examples`. filtered: good rows that are left out, by
-    reason. unread: columns, fields of messages ("messages[].id") and turns that nothing reads. forms: whole texts by form.
+    dropped: bad rows by reason; examples: the first few, with their places. filtered: good rows left out, by reason. unread:
+    columns, keys of messages ("messages[].id") and turns that are not read. forms: whole texts by form.
     """
 
     read: int = 0
@@ -60,12 +60,12 @@ class RowReport:
     forms: Counter[str] = field(default_factory=Counter)
 
     def drop(self, reason: str, where: str) -> None:
-        """Count one bad row."""
+        """Count a bad row."""
         self.dropped[reason] += 1
         self.examples = [*self.examples, (where, reason)][:_MOST_EXAMPLES]
 
     def bad(self) -> str:
-        """Return in words how many rows are bad, and the first one of each kind among the first few."""
+        """Return the number of bad rows in words, with the first example of each reason."""
         bad, first = self.dropped.total(), dict[str, str]()
         for where, reason in self.examples:
             first.setdefault(reason, f"{where}: {reason}")
@@ -73,7 +73,7 @@ class RowReport:
         return f"{bad} of {self.read} rows are bad: {'; '.join(first.values())}{more}"
 
     def add(self, other: RowReport) -> None:
-        """Add what became of rows that follow."""
+        """Add the report of the following rows."""
         self.read += other.read
         self.examples = [*self.examples, *other.examples][:_MOST_EXAMPLES]
         for mine, its in ((self.dropped, other.dropped), (self.filtered, other.filtered), (self.forms, other.forms)):
@@ -82,15 +82,15 @@ class RowReport:
 
 
 FileSlice: TypeAlias = tuple[DataFile, int, int | None]
-"""A file, and the rows of it that are taken, by their numbers: from the first to before the second."""
+"""A file, and the numbers of its rows that are used: start, and stop (exclusive)."""
 
 
 @dataclass
 class RowBatch:
-    """Good rows of a file in their order, as documents where there is an encoder, and what became of all that were read.
+    """Good rows of a file in order, encoded if there is an encoder, and the report on all rows read.
 
-    counts: int64 [rows], documents with a trained token of each. hashes: 16 bytes of each row, of those that are wanted:
-    "repeats" are equal for repeated rows, "asked" for one question, "ranks" are their order for the validation split.
+    counts: int64 [rows], documents with a trained token in each row. hashes: 16 bytes for each row, where requested: "repeats"
+    are equal for repeats, "asked" for equal questions; "ranks" order rows for the validation split.
     """
 
     report: RowReport
@@ -102,7 +102,7 @@ class RowBatch:
 
 @dataclass(frozen=True)
 class RowReader:
-    """Reads rows of a source's files. names: the columns of its first rows; ranked, asked: which hashes are wanted."""
+    """Reads rows of a source. names: the columns of its first rows; ranked, asked: which hashes are requested."""
 
     located: Located
     columns: Columns
@@ -114,7 +114,7 @@ class RowReader:
 
     @classmethod
     def of(cls, located: Located, data: DataConfig, **more: Any) -> RowReader:
-        """Choose the columns of a source by the names that its first rows have. Raises InputError: they do not tell."""
+        """Choose a source's columns by the names in its first rows. Raises InputError if the choice is not clear."""
         if located.spec.as_asked:
             data = replace(data, mapping=ColumnMapping(), schema_prompt=None)
         raws = chain.from_iterable(map(rows_of, located.files))
@@ -124,12 +124,12 @@ class RowReader:
         return cls(located, columns, names, data, **more)
 
     def __call__(self, part: FileSlice) -> Iterator[RowBatch]:
-        """Yield rows of a file; threads encode while the next ones are read. Raises InputError: a column came too late."""
+        """Yield rows of a file, encoded by threads while the next ones are read. Raises InputError for a late column."""
         waiting: deque[Future[RowBatch]] = deque()
         with ThreadPoolExecutor(2) as thread:
             for batch in self._batches(*part):
                 waiting.append(thread.submit(self._encoded, batch, self._written(batch)))
-                if len(waiting) > 16:  # batches, so that memory stays bounded
+                if len(waiting) > 16:  # limits memory
                     yield waiting.popleft().result()
             yield from (done.result() for done in waiting)
 
@@ -147,7 +147,7 @@ class RowReader:
             yield batch
 
     def _written(self, batch: RowBatch) -> list[list[Document]]:
-        """Write rows down by the template, and hash them; those that it refuses are bad."""
+        """Format rows with the template and hash them; rows that it refuses are bad."""
         documents: list[list[Document]] = []
         if self.encoder:
             template, rows = self.encoder.template, batch.rows
@@ -193,7 +193,7 @@ class RowReader:
     def _good_row(self, raw: RawRow, report: RowReport) -> Row | None:
         try:
             row = self._row(raw)
-        except (BadRow, InputError) as bad:  # InputError: of its database
+        except (BadRow, InputError) as bad:  # InputError: of the row's database
             report.drop(str(bad), raw.where)
             return None
         filters = self.data.filters
@@ -203,7 +203,7 @@ class RowReader:
         return row
 
     def _require_known(self, raw: RawRow, names: dict[str, None]) -> None:
-        """Refuse a column that is not in the first rows and would have been read."""
+        """Raise InputError for a new column that would have been chosen."""
         new = [name for name in raw.fields if name not in names]
         names.update(dict.fromkeys(new))
         with suppress(InputError):
@@ -219,10 +219,10 @@ class RowReader:
 
 @dataclass
 class RowSelection:
-    """The good rows of all sources, by number, and how often each is taken for a split.
+    """The good rows of all sources, and how often each split takes them.
 
-    readers: one a source, those that train first; training_sources: how many train. source: int [rows], of which source each
-    is. hashes: S16 [rows]. copies: int32 [rows], by split. kept: the rows, if they are in memory.
+    readers: one for each source, training sources first; training_sources: their number. source: int [rows], the source of
+    each row. hashes: S16 [rows]. copies: int32 [rows], by split. kept: the rows, if they are in memory.
     """
 
     readers: list[RowReader]
@@ -235,11 +235,11 @@ class RowSelection:
 
     @property
     def splits(self) -> tuple[Split, ...]:
-        """The splits that have rows."""
+        """The splits with rows."""
         return tuple(split for split, copies in self.copies.items() if split == "train" or copies.any())
 
     def taken(self, split: Split) -> list[NDArray[np.int64]]:
-        """Return the rows that are taken of each source: all once, then those taken twice once more."""
+        """Return the row numbers of a split by source: every row once, then those taken twice once more, and so on."""
         copies, found = self.copies[split], []
         is_own = split == "validation" and self.training_sources < len(self.readers)
         for one in range(self.training_sources, len(self.readers)) if is_own else range(self.training_sources):
@@ -256,7 +256,7 @@ class RowSelection:
 def select_rows(
     data: DataConfig, located: LocatedData, reporter: Reporter, *, bad_share: float = BAD_SHARE
 ) -> RowSelection:
-    """Read the rows of all sources into memory, and decide which are taken. Raises InputError, EnvironmentProblem."""
+    """Read all sources into memory and select rows. Raises InputError, EnvironmentProblem."""
     kept: list[Row] = []
     found = select(data, located, reporter, lambda batch: kept.extend(batch.rows), bad_share=bad_share)
     return replace(found, kept=kept)
@@ -273,9 +273,9 @@ def select(
     encoder: Encoder | None = None,
     asked: bool = False,
 ) -> RowSelection:
-    """Read the rows of all sources, give them to `keep`, in order, and decide which are taken. asked: hash what they ask.
+    """Read all sources, pass the rows to `keep` in order, and select. asked: hash the questions.
 
-    Raises InputError (too many bad rows, columns that cannot be told, a split that leaves nothing), EnvironmentProblem.
+    Raises InputError (too many bad rows, unclear columns, a split without rows), EnvironmentProblem.
     """
     ranked = bool(data.validation_share) and not located.validation
     readers: list[RowReader] = []
@@ -314,7 +314,7 @@ def _refuse_bad(located: Located, report: RowReport, share: float) -> None:
 
 
 def _file_slices(located: Located) -> list[FileSlice]:
-    """The rows of a slice, file by file; bad ones count, so that "train[:100]" is the same rows once they are mended."""
+    """The rows of a slice by file; bad rows count, so "train[:100]" means the same rows after they are corrected."""
     split = parse_split(located.spec.split)
     if not (split.start or split.stop):
         return [(file, 0, None) for file in located.files]
@@ -329,7 +329,7 @@ def _file_slices(located: Located) -> list[FileSlice]:
 def _choose(
     found: RowSelection, split: Split, sources: range, reports: Sequence[RowReport], reporter: Reporter
 ) -> None:
-    """Decide how often each row of a split's sources is taken; repeated rows are looked for over all of them."""
+    """Decide how often each row of a split's sources is taken; repeats are searched across all of them."""
     total, copies = RowReport(), np.zeros(len(found.source), np.int32)
     is_first = np.ones(len(found.source), np.bool_)
     if len(said := found.hashes["repeats"]):
@@ -358,7 +358,7 @@ def _choose(
 
 
 def _replayed(located: Located, rows: int, others: int, reporter: Reporter) -> float:
-    """Return the weight by which the rows of a source are its share of all: beside `others`, those of the sources before."""
+    """Return the weight with which a source makes up its share of all rows. others: rows of the sources before it."""
     share = located.spec.share
     wanted = max(1, round(share / (1 - share) * others))
     told = f"; there are no more, replay.share {share:g} asks for {wanted}" if wanted > rows else ""
@@ -367,7 +367,7 @@ def _replayed(located: Located, rows: int, others: int, reporter: Reporter) -> f
 
 
 def repeat_counts(rows: int, weight: float, seed: int, salt: str) -> NDArray[np.int32]:
-    """Return how often each row is taken: 0.4 a seeded 40 % once (at least one), 1.5 all once and half again."""
+    """Return how often each row is taken: 0.4 = a seeded 40 % once (at least one row), 1.5 = all once and half again."""
     extra = max(round(weight % 1 * rows), int(0 < weight < 1 and rows > 0))
     copies = np.full(rows, int(weight), np.int32)
     if extra:
@@ -376,7 +376,7 @@ def repeat_counts(rows: int, weight: float, seed: int, salt: str) -> NDArray[np.
 
 
 def _split(found: RowSelection, share: float) -> None:
-    """Let a share of the rows evaluate, each once; equal rows stay on one side. Raises InputError: none would train."""
+    """Move a share of the rows to validation, once each; equal rows stay together. Raises InputError if none would train."""
     train = found.copies["train"]
     taken = np.flatnonzero(train)
     _, groups, sizes = np.unique(found.hashes["ranks"][taken], return_inverse=True, return_counts=True)

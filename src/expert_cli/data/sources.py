@@ -1,7 +1,7 @@
-"""A path, a pattern, a URL or a hub id goes in, the files that hold the rows of a split come out, in order: `locate_data`.
+"""Finds the files with the rows of a split, in order, for a path, a pattern, a URL or a hub id: `locate_data`.
 
-Which files a split has is decided by `datasets`: its patterns, and the configurations of the README, held against the names
-alone: `load_dataset_builder` walks through a folder up to 60 times, and reads none in a bucket.
+`datasets` decides which files a split has, by its patterns and the README's configurations, but from the list of names alone:
+`load_dataset_builder` walks through a folder up to 60 times, and not through a bucket.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _ENDING = re.compile(rf"\.\w+(?:{'|'.join(map(re.escape, data_sources.COMPRESSED
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A data file in object storage, with its version (S3: the ETag) and its bytes as it was found."""
+    """A data file in object storage, with its version (S3: the ETag) and size when it was found."""
 
     url: str
     info: ObjectInfo
@@ -54,7 +54,7 @@ class RemoteFile:
         return self.url
 
     def open(self, _mode: str) -> IO[bytes]:
-        """Open it to read its bytes, as a Path is opened. Raises InputError: it is of another version now."""
+        """Open it for reading, as Path.open does. Raises InputError if its version has changed."""
         return StoredFolder(self.url).open(version=self.info.version)
 
 
@@ -62,37 +62,37 @@ DataFile: TypeAlias = Path | RemoteFile
 
 
 def content_of(file: DataFile, hashes: Callable[[Path], str]) -> str:
-    """Return what a store's key says of a file: its SHA-256 by `hashes`; of a remote one what storage calls its version."""
+    """Return what identifies a file's content in a store's key: its SHA-256, or the version of a remote file."""
     return f"{file.info.version} {file.info.size}" if isinstance(file, RemoteFile) else hashes(file)
 
 
 @dataclass(frozen=True)
 class Located:
-    """A source and the files of its rows; `revision` is the commit of a hub data set, else ""."""
+    """A source and the files of its rows. revision: the commit of a hub data set, else ""."""
 
     spec: SourceSpec
     files: tuple[DataFile, ...]
     revision: str = ""
 
     def __str__(self) -> str:
-        """Return the source as messages name it."""
+        """Return the source's name in messages."""
         return f"{self.spec}" + (f" [{self.spec.split}]" if self.spec.split != "train" else "")
 
 
 @dataclass(frozen=True)
 class LocatedData:
-    """All sources of a run, those that train and those that evaluate."""
+    """All sources of a run, for training and for validation."""
 
     train: tuple[Located, ...]
     validation: tuple[Located, ...]
 
     def files(self) -> list[DataFile]:
-        """Return the files that are read, in order, each once."""
+        """Return all files in order, without repeats."""
         return list(dict.fromkeys(file for source in self.train + self.validation for file in source.files))
 
 
 def locate_data(data: DataConfig, reporter: Reporter) -> LocatedData:
-    """Return the files of all sources, those of the hub downloaded. Raises InputError, EnvironmentProblem."""
+    """Return the files of all sources, downloaded from the hub if necessary. Raises InputError, EnvironmentProblem."""
 
     def locate(spec: SourceSpec) -> Located:
         if spec.kind == "hub":
@@ -107,7 +107,7 @@ def locate_data(data: DataConfig, reporter: Reporter) -> LocatedData:
         elif spec.kind == "folder":
             names = _split_of_folder(path, _names_below(path), spec, reporter)
         found = tuple(path / name for name in names)  # "/a" / "/b" is "/b"
-        if odd := next((file for file in found if not is_file(file)), None):  # a pipe would be waited for
+        if odd := next((file for file in found if not is_file(file)), None):  # opening a pipe would block
             raise InputError(f"{odd}: not a file that can be read", "Remove it, or write the rows to a file first.")
         return Located(spec, found)
 
@@ -118,7 +118,7 @@ def locate_data(data: DataConfig, reporter: Reporter) -> LocatedData:
 
 
 def _names_below(folder: Path) -> list[str]:
-    """The names of all files below a folder, hidden folders left out; each folder once, as links may make a circle."""
+    """The names of all files below a folder, without hidden folders; each folder once, because links may form a circle."""
 
     def stop(error: OSError) -> NoReturn:
         raise error
@@ -134,18 +134,18 @@ def _names_below(folder: Path) -> list[str]:
 
 
 def _hub(spec: SourceSpec, reporter: Reporter, *, offline: bool) -> Located:
-    """The files of a hub data set, in the hub client's cache, which serves alone where the hub may not be asked."""
+    """The files of a hub data set in the hub client's cache, which is used alone if offline."""
     from huggingface_hub import HfApi, snapshot_download
     from huggingface_hub.errors import HFValidationError
 
-    revision = spec.revision or None  # no commit: the client notes that of the branch for later runs without a network
+    revision = spec.revision or None  # without a commit, the client notes that of the branch for later offline runs
     fetch = partial(snapshot_download, spec.path, repo_type="dataset", revision=revision)
     try:
         if forbidden := forbidden_by(asked=offline):
             folder = Path(fetch(local_files_only=True, allow_patterns=[]))
             chosen = _split_of_folder(folder, _names_below(folder), spec, reporter)
         else:
-            # Asked first: snapshot_download takes the cache without a word where the hub gives no answer.
+            # Asked first: snapshot_download silently uses the cache if the hub does not answer.
             info = HfApi().dataset_info(spec.path, revision=revision, timeout=_HUB_TIMEOUT_S)
             folder = Path(fetch(allow_patterns=["README.md"]))
             names = [entry.rfilename for entry in info.siblings or ()]
@@ -155,7 +155,7 @@ def _hub(spec: SourceSpec, reporter: Reporter, *, offline: bool) -> Located:
         raise
     except HFValidationError as error:
         raise InputError(f'"{spec.path}" is neither a file nor the id of a hub data set', _ANOTHER) from error
-    except Exception as error:  # the client's transport library, and so its errors, differ by version
+    except Exception as error:  # the client's HTTP library, and so its errors, differ by version
         why = (
             f"the network may not be used ({forbidden}), and it is not in the cache" if forbidden else first_line(error)
         )
@@ -165,7 +165,7 @@ def _hub(spec: SourceSpec, reporter: Reporter, *, offline: bool) -> Located:
 
 
 def _remote(spec: SourceSpec, reporter: Reporter, *, offline: bool) -> tuple[RemoteFile, ...]:
-    """The object at a URL, or those of a split below it."""
+    """The object at a URL, or the files of the split below it."""
     if forbidden := forbidden_by(asked=offline):
         raise EnvironmentProblem(
             f"{spec.path}: the network may not be used ({forbidden})", "Copy the rows to this machine."
@@ -185,7 +185,7 @@ def _remote(spec: SourceSpec, reporter: Reporter, *, offline: bool) -> tuple[Rem
 
 
 def _fitting(spec: SourceSpec, reporter: Reporter) -> list[str]:
-    """The files of rows that a user's pattern fits."""
+    """The data files that match a user's pattern."""
     names = sorted(file.as_posix() for file in matching(spec.path) if not is_folder(file))
     files = list(filter(_holds_rows, names))
     if not files:
@@ -199,7 +199,7 @@ def _fitting(spec: SourceSpec, reporter: Reporter) -> list[str]:
 def _split_of_folder(
     folder: Path | StoredFolder, names: Sequence[str], spec: SourceSpec, reporter: Reporter
 ) -> list[str]:
-    """The names of the files that hold the split of a source, in reading order; data-like files of no split are told."""
+    """The names of the files of a source's split, in reading order; unused data files are reported."""
     split, where = data_sources.parse_split(spec.split).name, spec.path if spec.kind == "hub" else str(folder)
     try:
         splits = _splits(names, folder, spec.config)
@@ -224,7 +224,7 @@ def _split_of_folder(
 
 
 def _splits(names: Sequence[str], folder: Path | StoredFolder, config: str) -> dict[str, list[str]]:
-    """The files of each split as `datasets` finds them; those that the README names in full need not be there."""
+    """The files of each split by the rules of `datasets`; files that the README names in full need not exist."""
     from datasets.data_files import sanitize_patterns
     from datasets.utils.metadata import MetadataConfigs
     from fsspec.utils import glob_translate
@@ -246,7 +246,7 @@ def _splits(names: Sequence[str], folder: Path | StoredFolder, config: str) -> d
         inside = posixpath.normpath(posixpath.join(chosen.get("data_dir") or "", pattern))
         if not glob.has_magic(inside):
             return [inside]
-        fits = re.compile(glob_translate(inside)).fullmatch  # "*" stays in a folder
+        fits = re.compile(glob_translate(inside)).fullmatch  # "*" does not match "/"
         return [name for name in names if fits(name) and _holds_rows(name) and not _HIDDEN.search(name)]
 
     written = chosen.get("data_files")
@@ -272,7 +272,7 @@ def _require_one_format(files: Sequence[str], where: str) -> None:
 
 
 def _require_all_shards(names: Sequence[str], where: str) -> None:
-    """A set numbered "-00001-of-00003" must be whole: an interrupted download would train on part of the rows."""
+    """Raise InputError for an incomplete set "-00001-of-00003": an interrupted download would train on a part of the rows."""
     found = Counter((match[1], int(match[3])) for match in filter(None, map(_SHARD.match, names)))
     for (stem, total), count in found.items():
         if count < total:

@@ -1,9 +1,9 @@
-"""Every data set on this machine, and what manifests name that is not here.
+"""Lists every data set on this machine, and what manifests name that is missing.
 
 hub cache     <HF_HUB_CACHE>/datasets--org--name, as `huggingface_hub.scan_cache_dir` lists it
 Arrow cache   <HF_DATASETS_CACHE>/org___name, made by the library `datasets`; training does not read it
 token stores  <root>/datasets_optimized/**, and where manifests' `pretokenized_cache` points
-named         the files and folders that manifests name, there or missing
+named         the files and folders that manifests name, existing or missing
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ Kind = SourceKind | Literal["arrow_cache", "token_store"]
 Status = Literal["used", "unused", "missing", "fresh", "stale", "damaged"]
 StoreUser = tuple[str, Path, str]  # expert, its manifest, one of its base models
 CurrentKey = Callable[[Path, str], str | None]
-"""(manifest, its base model) -> the key that its token store must have now; None where that cannot be told."""
+"""(manifest, its base model) -> the current key of its token store; None if it cannot be computed."""
 
 
 @dataclass(frozen=True)
 class DatasetEntry:
-    """A row of `find-datasets --json`, key by key: docs/schemas/find-datasets.schema.json says what they mean."""
+    """A row of `find-datasets --json`; docs/schemas/find-datasets.schema.json explains the keys."""
 
     name: str
     path: str
@@ -52,7 +52,7 @@ class DatasetEntry:
 
 
 def find_datasets(experts: Path, hub: Path, arrow: Path, report: Reporter, key: CurrentKey) -> Iterator[DatasetEntry]:
-    """Yield all data sets; `experts` holds a folder an expert, or is one. A broken manifest is a warning."""
+    """Yield all data sets. experts: a folder of experts, or one expert. A broken manifest is a warning."""
     named: dict[tuple[SourceKind, str], set[str]] = defaultdict(set)
     stores: dict[Path, list[StoreUser]] = defaultdict(list)
     for manifest in sorted([*experts.glob("manifest.json"), *experts.glob("*/manifest.json")]):
@@ -100,7 +100,7 @@ def _hub_cache(hub: Path, named: Mapping[str, Collection[str]], report: Reporter
 
 
 def _token_store(store: Path, users: Collection[StoreUser], current_key: CurrentKey) -> DatasetEntry:
-    """Return the row of a store; it is stale only where all keys of now are known."""
+    """Return the row of a store; it counts as stale only if all current keys are known."""
     entry = _entry("token_store", _shown(store), store, {name for name, *_ in users}, files_below(store))
     if store.name.startswith(BUILDING):
         return replace(entry, note="an unfinished build: pretokenize begins it anew")
@@ -123,6 +123,6 @@ def _entry(kind: Kind, name: str, path: Path, users: Collection[str], files: Ite
 
 
 def _shown(path: Path) -> str:
-    """Return a path as it is called in the working directory; in full where it does not lie below."""
+    """Return a path relative to the working directory, or in full if it lies elsewhere."""
     here = Path.cwd()
     return path.relative_to(here).as_posix() if path.is_relative_to(here) else str(path)

@@ -1,13 +1,13 @@
-"""Packs become the batches of micro-steps: which ones, in which order, for any number of processes.
+"""Distributes packs over the micro-batches of a run, in order, for any number of processes, and collates them.
 
-An optimizer step takes `packs_per_step` packs of the epoch's order; a process takes its share of them, micro-step by
-micro-step:
+An optimizer step takes the next `packs_per_step` packs of the epoch's order; each process takes its share of them, one
+micro-step after another:
 
     order of the epoch    p0 p1 | p2 p3 | p4 p5 | p6 p7 ...
     micro-step (process)   0 (0)   0 (1)   1 (0)   1 (1)      batch 2, accumulation 2, 2 processes: 8 packs a step
 
-So the packs of a step depend on their number alone, and twice the processes at half the accumulation train the same. Where the
-packs cannot be shared out evenly, some processes have nothing left in the last micro-step.
+So the packs of a step depend on its number alone, and twice the processes with half the accumulation train the same. If the
+packs do not divide evenly, some processes get none in the last micro-step.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ Batch = dict[str, Any]
 
 @dataclass(frozen=True)
 class Schedule:
-    """The optimizer steps of a run, known before it starts. `max_steps` -1: `epochs` decide.
+    """The optimizer steps of a run, known before it starts. `max_steps` -1: decided by `epochs`.
 
-    packs: of every epoch. packs_per_step: of all processes, the effective batch. batch_size: packs of a micro-batch.
+    packs: of each epoch. packs_per_step: the effective batch of all processes. batch_size: packs of a micro-batch.
     """
 
     packs: int
@@ -46,12 +46,12 @@ class Schedule:
 
     @property
     def accumulation(self) -> int:
-        """Micro-batches that each process takes in an optimizer step; of the last ones some may be empty."""
+        """Micro-batches of each process in an optimizer step; the last ones may be empty."""
         return -(-self.packs_per_step // (self.batch_size * self.processes))
 
     @property
     def steps_per_epoch(self) -> int:
-        """Optimizer steps of one pass over the data; the last one may have fewer packs."""
+        """Optimizer steps of one epoch; the last one may have fewer packs."""
         return -(-self.packs // self.packs_per_step)
 
     @property
@@ -63,12 +63,12 @@ class Schedule:
 
     @property
     def epochs_begun(self) -> int:
-        """Passes over the data that the run begins."""
+        """Epochs that the run begins."""
         return -(-self.steps // self.steps_per_epoch)
 
 
 def schedule_of(run: RunConfig, train: PackedDataset, processes: int, begun_with: int = 0) -> Schedule:
-    """Return the optimizer steps of a run. begun_with: the processes that began it, 0 = as many as now."""
+    """Return the optimizer steps of a run. begun_with: the number of processes that began it, 0 = as now."""
     optim = run.optim
     packs_per_step = optim.batch_size * optim.gradient_accumulation_steps * (begun_with or processes)
     one = Schedule(1, packs_per_step, optim.batch_size, processes, optim.epochs, optim.max_steps)
@@ -76,14 +76,14 @@ def schedule_of(run: RunConfig, train: PackedDataset, processes: int, begun_with
 
 
 def once_in_turn(schedule: Schedule, packs: int, rank: int) -> PackedBatchSampler:
-    """Return `packs` packs once, in their own order, a process's share of them: for evaluation."""
+    """Return a process's share of `packs` packs, once and in order, for evaluation."""
     together = schedule.batch_size * schedule.processes
     once = replace(schedule, packs=packs, packs_per_step=together, epochs=1.0, max_steps=-1)
     return PackedBatchSampler(once, lambda _: np.arange(packs), rank=rank)
 
 
 def orders_of(run: RunConfig, train: PackedDataset) -> Callable[[int], Ints]:
-    """Return, by epoch (from 0), the numbers of its packs in the order in which they are trained; the latest is remembered."""
+    """Return a function from the epoch (from 0) to the order of its packs, which caches the latest one."""
 
     @lru_cache(1)
     def order_of(epoch: int) -> Ints:
@@ -95,30 +95,30 @@ def orders_of(run: RunConfig, train: PackedDataset) -> Callable[[int], Ints]:
 
 
 class PackedBatchSampler(Sampler[list[Place]]):
-    """The packs of every micro-step of one process in an epoch; `set_epoch` says which, as for torch's samplers."""
+    """Yields the packs of every micro-step of one process in an epoch, which `set_epoch` sets, as with torch's samplers."""
 
     def __init__(self, schedule: Schedule, order_of: Callable[[int], Ints], *, rank: int = 0) -> None:
-        """Take, by epoch (from 0), the order of its packs. rank: this process among `schedule.processes`."""
+        """Take a function from the epoch (from 0) to the order of its packs. rank: of this process."""
         self.schedule, self.order_of, self.rank, self.epoch = schedule, order_of, rank, 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Go through this epoch (from 0) the next time."""
+        """Set the epoch (from 0) of the next iteration."""
         self.epoch = epoch
 
     def __len__(self) -> int:
-        """Return the number of micro-steps of an epoch; the same for every process."""
+        """Return the micro-steps of an epoch; equal for all processes."""
         schedule = self.schedule
         steps, rest = divmod(schedule.packs, schedule.packs_per_step)
         return steps * schedule.accumulation - (-rest // (schedule.batch_size * schedule.processes))
 
     def packs_of(self, step: int) -> tuple[int, Ints]:
-        """Return the epoch of one optimizer step of the run (from 0) and its packs, of all processes together."""
+        """Return the epoch of an optimizer step of the run (from 0) and its packs, of all processes."""
         epoch, within = divmod(step, self.schedule.steps_per_epoch)
         first = within * self.schedule.packs_per_step
         return epoch, self.order_of(epoch)[first : first + self.schedule.packs_per_step]
 
     def __iter__(self) -> Iterator[list[Place]]:
-        """Yield the packs of one micro-step after another; `[FILLER]` where nothing is left for this process."""
+        """Yield the packs of each micro-step; `[FILLER]` where this process gets none."""
         schedule, epoch = self.schedule, self.epoch
         order = self.order_of(epoch).tolist()
         for start in range(0, schedule.packs, schedule.packs_per_step):
@@ -130,9 +130,9 @@ class PackedBatchSampler(Sampler[list[Place]]):
 
 @dataclass(frozen=True)
 class FixedShape:
-    """The shape that all micro-batches of a run fit. tokens: of a micro-batch. longest: a document's. borders: those of the
-    most documents, and a repeated end, past which kernels of the RTX 50 series read (flash-attention pull 2333). targets: the
-    most trained tokens.
+    """The shape that all micro-batches of a run are padded to. tokens: in all. longest: of a document. borders: most
+    documents, and a repeated end, since kernels of the RTX 50 series read past it (flash-attention pull 2333). targets: most
+    trained tokens.
     """
 
     tokens: int
@@ -146,7 +146,7 @@ class FixedShape:
 
 
 def fixed_shape(data: PackedDataset, schedule: Schedule, order_of: Callable[[int], Ints], capacity: int) -> FixedShape:
-    """Return the shape that every micro-batch of the run fits, of all its epochs. capacity: tokens of a full pack."""
+    """Return the shape for all micro-batches in all epochs of the run. capacity: tokens of a full pack."""
     _, of_documents = data.documents.mask_lengths
     places = np.arange(schedule.packs)
     begins = np.flatnonzero(places % schedule.packs_per_step % schedule.batch_size == 0)  # of micro-batches
@@ -158,7 +158,7 @@ def fixed_shape(data: PackedDataset, schedule: Schedule, order_of: Callable[[int
         counts.append(np.add.reduceat(of_packs[:, order_of(epoch)], begins, axis=1))
     tokens, documents, trained = np.concatenate(counts, axis=1)
     full = schedule.batch_size * capacity
-    # a process that nothing is left for trains padding alone
+    # a process without packs trains padding alone
     padded = -(-(full - tokens) // capacity)
     documents = max(int((documents + padded).max()), schedule.batch_size)
     return FixedShape(full, capacity, documents + 2, max(1, int(trained.max())))
@@ -166,20 +166,20 @@ def fixed_shape(data: PackedDataset, schedule: Schedule, order_of: Callable[[int
 
 @dataclass(frozen=True)
 class Collator:
-    """Packs -> one batch, counted here on the CPU, so that no step asks the GPU. The attention back end decides the layout.
+    """Collates packs into a batch, and counts its tokens on the CPU, so that no step waits for the GPU. Layouts, by attention
+    back end:
 
         packed  A0 A1 A2 B0 B1 C0 C1 C2     one row [1, tokens], no padding
         padded  A0 A1 A2 B0 B1              one row a pack [packs, longest], padded on the right
                 C0 C1 C2 .  .
         rows    A0 A1 A2  /  B0 B1 .  /  C0 C1 C2      the same, one row a document
 
-    `input_ids`, `position_ids` int64 in that shape. `target_positions` int64 [n]: the places, counted through the flattened
-    batch, whose next token is trained; `targets` int64 [n]: those tokens. Packed: `cu_seqlens` int32 [documents + 1] and
-    `max_seqlen`, as flash-attention has them. `real_tokens`: without padding; `trained_tokens`: those of `targets`.
+    `input_ids`, `position_ids` int64 in that shape. `target_positions` int64 [n]: places in the flattened batch whose next
+    token is trained; `targets` int64 [n]: those tokens. Packed: `cu_seqlens` int32 [documents + 1] and `max_seqlen` as in
+    flash-attention. `real_tokens`: without padding; `trained_tokens`: number of `targets`.
 
-    shape: what every packed batch is padded to, for graphs and compiled layers: with documents of padding of at most
-    `max_seqlen` tokens (flash-attention leaves rows beyond that bound as they were allocated), with a repeated end of
-    `cu_seqlens` (empty documents), with targets of -100.
+    shape: what packed batches are padded to for graphs and compiled layers: documents of at most `max_seqlen` tokens
+    (flash-attention leaves rows beyond that uninitialized), empty documents (repeated ends in `cu_seqlens`), targets of -100.
     """
 
     pad_id: int
@@ -201,7 +201,7 @@ class Collator:
                 name: torch.stack([torch.cat([part[name] for part in pair]) for pair in pairs]) for name in FIELDS
             }
         labels = joined.pop("labels").flatten()
-        # A document's first label is always ignored, so no place predicts across a border.
+        # A document's first label is always ignored, so no prediction crosses a border.
         places = (labels[1:] != IGNORE_INDEX).nonzero().flatten()
         targets = labels[places + 1]
         batch: Batch = {**joined, "real_tokens": real, "trained_tokens": len(places)}
@@ -224,12 +224,12 @@ def documents_of(pack: dict[str, torch.Tensor]) -> list[dict[str, torch.Tensor]]
 
 
 def _extended(values: torch.Tensor, size: int, filler: int) -> torch.Tensor:
-    """Return values [n] filled up to [size]; longer ones as they are."""
+    """Return values [n] padded to [size], or unchanged if longer."""
     return torch.cat([values, values.new_full((max(0, size - len(values)),), filler)])
 
 
 def _padding(tokens: int, pad_id: int, longest: int) -> dict[str, torch.Tensor]:
-    """Return documents of padding, of at most `longest` tokens: they see nothing else, nothing in them is trained."""
+    """Return padding documents of at most `longest` tokens, which attend to nothing else and train nothing."""
     return {
         "input_ids": torch.full((tokens,), pad_id, dtype=torch.int64),
         "labels": torch.full((tokens,), IGNORE_INDEX, dtype=torch.int64),

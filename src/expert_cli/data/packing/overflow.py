@@ -1,4 +1,4 @@
-"""What becomes of documents that are longer than a row: they are truncated in the middle, dropped, or split."""
+"""Handles documents that are longer than a row: truncated in the middle, dropped, or split."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from expert_cli.errors import InputError
 from expert_cli.manifest.keys.loader import Overflow
 
 Tokens = tuple[NDArray[np.int32], NDArray[np.bool_]]
-"""Ids of tokens, and whether each is trained."""
+"""Token ids, and whether each is trained."""
 
 
 def fitted(documents: Documents, capacity: int, overflow: Overflow) -> Pieces:
-    """Return what is left of documents where some are longer than `capacity`.
+    """Return documents that fit into `capacity`.
 
-    truncate: such documents stop at the capacity: the tokens of `truncate_middle`, not the first ones. drop: they go. split:
-    pieces of `capacity`; one that trains nothing goes. Raises InputError: nothing is left.
+    truncate: long documents are cut to the capacity by `truncate_middle`. drop: they are left out. split: into pieces of
+    `capacity`, without those that train nothing. Raises InputError if nothing is left.
     """
     lengths = documents.lengths
     is_long = lengths > capacity
@@ -32,7 +32,7 @@ def fitted(documents: Documents, capacity: int, overflow: Overflow) -> Pieces:
     pieces = Pieces(which, starts, stops)
     if overflow != "split" or not is_long.any():
         return pieces
-    # A single token that is left trains nothing, be it an answer's end: it takes the one before along.
+    # A single remaining token cannot be trained, not even an end token: it takes the token before it along.
     alone = np.flatnonzero((starts > 0) & (stops - starts == 1)) if capacity > 1 else starts[:0]
     starts[alone] -= 1
     stops[alone - 1] -= 1
@@ -43,12 +43,12 @@ def fitted(documents: Documents, capacity: int, overflow: Overflow) -> Pieces:
 def truncate_middle(
     ids: NDArray[np.int32], trained: NDArray[np.bool_], limit: int
 ) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
-    """Cut a document to `limit` tokens, out of the middle of its prompt; its ends and its last token stay.
+    """Cut a document to `limit` tokens in the middle of its prompt, keeping its beginning and its end:
 
         prompt head … prompt tail | answer, end token
 
-    Where a quarter of `limit` is all that is left for the prompt, the answer loses its middle too; the token after that
-    seam is not trained, since nothing before it leads there.
+    The prompt keeps at least a quarter of `limit`; if necessary the answer is cut in its middle, too, and the token after that
+    cut is not trained, because its context is missing.
     """
     excess = len(ids) - limit
     if excess <= 0:

@@ -1,10 +1,10 @@
-"""Lengths become packs: which documents share a sequence, decided from the lengths alone.
+"""Decides which documents share a sequence (a pack), from their lengths alone.
 
     capacity 10   | document 4 (6) | document 7 (4) |     a full pack
                   | document 0 (9)               |.|      fill 95 %
 
-Best-fit-decreasing over the whole data set: the longest document first, each into the pack with the least room that still
-takes it. It works on the histogram of lengths, a million documents in 0.1 to 0.2 s (TRL's segment tree: seconds).
+Best-fit-decreasing over the whole data set: documents by descending length, each into the fullest pack that has room. It works
+on the histogram of lengths: a million documents take 0.1 to 0.2 s (TRL's segment tree: seconds).
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ class Pieces(NamedTuple):
 
     @property
     def lengths(self) -> Ints:
-        """Tokens of every piece, int64 [pieces]."""
+        """Tokens of each piece, int64 [pieces]."""
         return self.stops - self.starts
 
     def taken(self, which: Ints | NDArray[np.bool_] | slice) -> Pieces:
-        """Return some pieces, by numbers, a mask or a slice."""
+        """Return some pieces, by numbers, mask or slice."""
         return Pieces(self.documents[which], self.starts[which], self.stops[which])
 
 
 @dataclass(frozen=True)
 class PackingPlan:
-    """Which tokens make up which sequence: pack p is pieces[offsets[p]:offsets[p + 1]], by ascending document."""
+    """The pieces of each pack: pack p is pieces[offsets[p]:offsets[p + 1]], by ascending document."""
 
     pieces: Pieces
     offsets: Ints
@@ -49,7 +49,7 @@ class PackingPlan:
 
     @property
     def lengths(self) -> Ints:
-        """Tokens of every pack, int64 [packs]."""
+        """Tokens of each pack, int64 [packs]."""
         return np.diff(_totals(self.pieces.lengths)[self.offsets])
 
     def pack(self, index: int) -> Pieces:
@@ -70,7 +70,7 @@ class PackingPlan:
 
 
 def best_fit(pieces: Pieces, capacity: int) -> PackingPlan:
-    """Put every piece whole into exactly one pack by best-fit-decreasing; none is longer than `capacity`."""
+    """Place every piece by best-fit-decreasing; none is longer than `capacity`."""
     sizes = pieces.lengths
     steps, packs = best_fit_steps(np.bincount(sizes, minlength=1).tolist(), capacity)
     first, taken, each = np.array(steps, np.int64).reshape(-1, 3).T
@@ -82,12 +82,12 @@ def best_fit(pieces: Pieces, capacity: int) -> PackingPlan:
 
 
 def best_fit_steps(counts: Sequence[int], capacity: int) -> tuple[list[tuple[int, int, int]], int]:
-    """Best-fit-decreasing over a histogram: counts[n] documents of n tokens. Packs of equal room are ranges of numbers.
+    """Best-fit-decreasing over a histogram: counts[n] documents of n tokens. Packs with equal room have consecutive numbers.
 
-    Returns steps (first pack, packs, documents into each of them), documents longest first, and the number of packs.
+    Returns steps (first pack, packs, documents into each of them), longest documents first, and the number of packs.
     """
     ranges: dict[int, list[tuple[int, int]]] = {}
-    rooms = 0  # bit n is set where there is a pack with room for n more tokens
+    rooms = 0  # bit n is set if a pack has room for exactly n more tokens
     steps: list[tuple[int, int, int]] = []
     opened = 0
     for length in range(len(counts) - 1, 0, -1):
@@ -100,7 +100,7 @@ def best_fit_steps(counts: Sequence[int], capacity: int) -> tuple[list[tuple[int
             else:
                 room, first = capacity, opened
                 opened = stop = first + max(1, left // (capacity // length))
-            # A pack with the least room has even less after a document, so it takes the next one too, while it can.
+            # The fullest pack is even fuller after a document, so it takes the next one too, as long as it has room.
             each = min(room // length, left)
             packs = min(stop - first, left // each)
             steps.append((first, packs, each))
@@ -115,7 +115,7 @@ def best_fit_steps(counts: Sequence[int], capacity: int) -> tuple[list[tuple[int
 
 
 def concat(pieces: Pieces, capacity: int) -> PackingPlan:
-    """Lay all pieces, of any length, end to end and cut at every `capacity` tokens; for comparison only."""
+    """Concatenate all pieces and cut at every `capacity` tokens; for comparison only."""
     total = _totals(pieces.lengths)
     borders = np.arange(0, total[-1], capacity)
     begins = np.union1d(total[:-1], borders)
@@ -126,15 +126,15 @@ def concat(pieces: Pieces, capacity: int) -> PackingPlan:
 
 
 def grouped(pieces: Pieces, pack_of: Ints, packs: int) -> PackingPlan:
-    """Return the packs in the order of their first pieces; `pack_of` numbers each piece's pack in any order."""
+    """Return the packs in the order of their first pieces. pack_of: the pack of each piece, numbered in any order."""
     first = np.empty(packs, np.int64)
-    first[pack_of[::-1]] = np.arange(len(pack_of))[::-1]  # the last one written stays
+    first[pack_of[::-1]] = np.arange(len(pack_of))[::-1]  # the last assignment wins
     pack_of = np.argsort(np.argsort(first))[pack_of]
     return PackingPlan(pieces.taken(stable_order(pack_of)), _totals(np.bincount(pack_of, minlength=packs)))
 
 
 def stable_order(keys: Ints) -> Ints:
-    """Sort indices by keys >= 0, equal keys by index; by 16 bits at a time, which numpy sorts six times as fast."""
+    """Return the stable sort order of keys >= 0, by 16 bits at a time, which is six times as fast in numpy."""
     order = np.argsort(keys.astype(np.uint16), kind="stable")
     for shift in range(16, int(keys.max(initial=0)).bit_length(), 16):
         order = order[np.argsort((keys[order] >> shift).astype(np.uint16), kind="stable")]
@@ -142,5 +142,5 @@ def stable_order(keys: Ints) -> Ints:
 
 
 def _totals(sizes: Ints) -> Ints:
-    """Return the sum of all sizes before each place and before the end, int64 [sizes + 1]."""
+    """Return the sum of the sizes before each place and before the end, int64 [sizes + 1]."""
     return np.append(0, np.cumsum(sizes))

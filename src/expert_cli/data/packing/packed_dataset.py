@@ -1,12 +1,12 @@
-"""Documents become packs: rows of documents that do not see each other, over the memory-mapped store.
+"""Packs of documents that do not attend to each other, over the memory-mapped store.
 
 One pack (documents A and B):
 
     input_ids     A0 A1 A2 A3 B0 B1 B2
-    position_ids  0  1  2  3  0  1  2      where it returns to 0 a new document begins
+    position_ids  0  1  2  3  0  1  2      a new document begins at 0
     labels        -  -  A2 A3 -  -  B2     "-" is -100: prompts and first tokens
 
-Labels are masked by position, never by id, since the padding id may be the end token's.
+Labels are masked by position, never by id, because the padding id may be the end token's.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ Place = tuple[int, int]
 IGNORE_INDEX = -100
 FIELDS = ("input_ids", "labels", "position_ids")
 FILLER: Place = (0, -1)
-"""The place of a pack without tokens: what a process gets where the last step of an epoch has no pack left for it."""
+"""The place of an empty pack, for a process that gets none in the last step of an epoch."""
 
 
 class PackedDataset(Dataset[dict[str, torch.Tensor]]):
-    """Packs over an opened store: item (e, n) is pack n of epoch e: `input_ids`, `labels`, `position_ids`, int64 [tokens].
+    """Packs over an open store: item (e, n) is pack n of epoch e: `input_ids`, `labels`, `position_ids`, int64 [tokens].
 
-    Random packs are drawn anew for each epoch, all others stay as they are; only the plan asked for last is held. Picklable:
-    a worker process maps the store's files again. left_out: how many documents are too long, and their tokens that are in no
-    pack; untrained: packs of "concat" that train nothing, which are left out.
+    Random packs are drawn anew in each epoch, others stay; only the latest plan is kept. Pickling sends no data. left_out: the
+    number of documents that are too long, and of their tokens that are in no pack; untrained: packs of "concat" that train
+    nothing, which are left out.
     """
 
     def __init__(
         self, documents: Documents, capacity: int, packing: Packing, overflow: Overflow, seed: int = 0
     ) -> None:
-        """Decide what is cut, and what shares a row. Raises InputError: nothing is left."""
+        """Cut long documents and plan the packs. Raises InputError if nothing is left."""
         self.documents, self.capacity, self.packing, self.seed = documents, capacity, packing, seed
         self.overflow = "split" if packing == "concat" else overflow
         lengths = documents.lengths
@@ -58,15 +58,15 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
         self._latest: tuple[int, PackingPlan] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Send no plan: it is made again where it is needed."""
+        """Send no plan: it is computed again where it is needed."""
         return {**self.__dict__, "_latest": None}
 
     def __len__(self) -> int:
-        """Return how many packs the first epoch has; after `even_out` every epoch of the run."""
+        """Return the packs of the first epoch; after `even_out` of every epoch."""
         return self._packs_an_epoch or len(self.plan(0))
 
     def __getitem__(self, place: Place) -> dict[str, torch.Tensor]:
-        """Return one pack; `FILLER` gives one without tokens."""
+        """Return one pack; `FILLER` gives an empty one."""
         parts: dict[str, list[Any]] = {name: [np.empty(0, np.int64)] for name in FIELDS}
         pieces = [] if place == FILLER else np.stack(self.plan(place[0]).pack(place[1]), axis=1).tolist()
         for document, start, stop in pieces:
@@ -81,15 +81,15 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
         return {name: torch.from_numpy(np.concatenate(arrays)) for name, arrays in parts.items()}
 
     def plan(self, epoch: int) -> PackingPlan:
-        """Return the packs of an epoch."""
+        """Return the plan of an epoch."""
         epoch = epoch if self.packing == "random" else 0
         if self._latest is None or self._latest[0] != epoch:
-            self._latest = None  # its memory is needed
+            self._latest = None  # free its memory first
             self._latest = epoch, self._planned(epoch).parted(self._packs_an_epoch)
         return self._latest[1]
 
     def even_out(self, epochs: Callable[[int], int]) -> int:
-        """Let every epoch have as many packs as the one that needs most, and return how many."""
+        """Give every epoch as many packs as the largest one, and return the number."""
         most, drawn = len(self), 1
         while self.packing == "random" and drawn < epochs(most):
             most, drawn = max(most, len(self._planned(drawn))), drawn + 1
@@ -99,21 +99,21 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
         return most
 
     def fill(self) -> float:
-        """Return the share of all room of the first epoch's packs that holds tokens; 0 without packs."""
+        """Return which share of the first epoch's packs holds tokens; 0 without packs."""
         return self.pack_lengths.tokens / max(1, len(self) * self.capacity)
 
     @cached_property
     def pack_lengths(self) -> LengthHistogram:
-        """Tokens of the packs of the first epoch."""
+        """Tokens of the packs in the first epoch."""
         return LengthHistogram.of(self.plan(0).lengths)
 
     @cached_property
     def document_lengths(self) -> LengthHistogram:
-        """Tokens of the pieces of documents that lie in the packs of the first epoch."""
+        """Tokens of the documents' pieces in the packs of the first epoch."""
         return LengthHistogram.of(self.plan(0).pieces.lengths)
 
     def longest(self, count: int) -> list[int]:
-        """Return the numbers of the `count` longest packs of the first epoch."""
+        """Return the numbers of the `count` longest packs in the first epoch."""
         return np.argsort(-self.plan(0).lengths, kind="stable")[:count].tolist()  # type: ignore[no-any-return]
 
     def _planned(self, epoch: int) -> PackingPlan:
@@ -126,7 +126,7 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
         return self._without_untrained(concat(self._pieces, self.capacity))
 
     def _without_untrained(self, plan: PackingPlan) -> PackingPlan:
-        """Return the packs without those that hold nothing but the beginnings of prompts."""
+        """Return the packs without those that only hold beginnings of prompts."""
         pieces, sizes = plan.pieces, np.diff(plan.offsets)
         prompts, _ = self.documents.mask_lengths
         trains = pieces.stops > np.maximum(prompts[pieces.documents], pieces.starts + 1)
@@ -137,7 +137,7 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
 
 @dataclass(frozen=True)
 class TrainingData:
-    """The packs that train, those that evaluate, and the id that fills up rows."""
+    """Packs for training and for validation, and the padding id."""
 
     train: PackedDataset
     validation: PackedDataset | None
@@ -145,5 +145,5 @@ class TrainingData:
 
     @property
     def longest(self) -> int:
-        """Tokens of the longest document, of those that evaluate too."""
+        """Tokens of the longest document, including validation."""
         return max(data.document_lengths.longest for data in (self.train, self.validation) if data is not None)

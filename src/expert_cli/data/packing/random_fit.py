@@ -1,12 +1,12 @@
-"""Packs that are random samples of the documents, and full.
+"""Plans packs that are random samples of the documents, and full.
 
-    order of the epoch   7 2 9 4 | 0 5 8 | 3 1 6 ...       documents drawn in turn, a pack after another
-    capacity 10          | 7 (3) 2 (4) |...|               drawing stops where one more document would fill the pack
-                         | 7 (3) 2 (4) 6 (3) |             the largest of all others that still fits fills it
+    order of the epoch   7 2 9 4 | 0 5 8 | 3 1 6 ...       documents drawn in order, one pack after another
+    capacity 10          | 7 (3) 2 (4) |...|               drawing stops when one more document would fill the pack
+                         | 7 (3) 2 (4) 6 (3) |             the longest other document that fits fills it
 
-Best-fit-decreasing puts documents of like length together, which are often alike otherwise: rows of one database, of one
-template. Here drawing goes on until the room is about that of one document: packs are as full as those of best-fit-decreasing
-(benchmarks/bench_packing.py). Documents are placed some packs at a time, for speed.
+Best-fit-decreasing groups documents of similar length, which are often similar otherwise, too: rows of one database, of one
+template. Here packs are drawn until there is room for about one more document, and are then as full as with
+best-fit-decreasing (benchmarks/bench_packing.py). Several packs are filled at a time, for speed.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from expert_cli.data.packing.pack_plan import Ints, PackingPlan, Pieces, grouped, stable_order
 
 _MEGABATCH = 50
-_SHARE = 8  # of the documents left, one in so many is drawn at a time
+_SHARE = 8  # the fraction of remaining documents drawn at a time
 
 
 def random_fit(pieces: Pieces, capacity: int, seed: int, epoch: int) -> PackingPlan:
-    """Put every piece whole into exactly one pack, by chance; the same arguments give the same packs everywhere."""
+    """Place every piece at random; the same arguments give the same packs on every machine."""
     order = shuffled(len(pieces.documents), f"packs of {seed}:{epoch}")
     filled = _Filling(pieces.lengths[order], capacity)
     filled.place_all()
@@ -33,9 +33,9 @@ def random_fit(pieces: Pieces, capacity: int, seed: int, epoch: int) -> PackingP
 
 
 class _Filling:
-    """Packs under way. pack_of: int64 [documents by rank, their place in the random order], -1 where none yet.
+    """Packs in progress. pack_of: int64 [documents by rank, their place in the random order], -1 for none yet.
 
-    Documents of one length are a queue: draws take them from its front, fills from its end, so that counts tell what is left.
+    Documents of one length form a queue: drawing takes from its front, filling from its end, so counts show what is left.
     """
 
     def __init__(self, sizes: Ints, capacity: int) -> None:
@@ -46,12 +46,12 @@ class _Filling:
         self._by_length = stable_order(sizes)
         self._ends = np.cumsum(self._left)
         total, squares = sizes.sum(), (sizes * sizes).sum()
-        # Drawing stops with the document that crosses the border, on average E[n^2] / (2 E[n]) past it; room is left for one.
+        # Drawing stops with the document that crosses the border, on average E[n^2] / (2 E[n]) past it.
         room = total / max(1, len(sizes)) + squares / max(1, 2 * total)
         self._border = max(0, capacity - int(room))
 
     def place_all(self) -> None:
-        """Draw from ranks of at least one whole pack and what begins the next one, until all documents are placed."""
+        """Draw at least one pack and the beginning of the next at a time, until all documents are placed."""
         first, count = 0, len(self.sizes)
         a_pack = 1 + 2 * self.capacity * count // max(1, int(self.sizes.sum()))
         while first < count:
@@ -64,7 +64,7 @@ class _Filling:
             first = int(ranks[drawn]) if drawn < len(ranks) else stop
 
     def _draw(self, ranks: Ints, *, last: bool) -> int:
-        """Draw packs from these ranks, but for a last one that may go on; fill them; return how many are drawn."""
+        """Draw packs from these ranks, but not a last one that may continue; fill them; return the number of ranks used."""
         total = np.append(0, np.cumsum(self.sizes[ranks]))
         fits = np.searchsorted(total, total[:-1] + self.capacity, side="right") - 1
         # The last packs are drawn full: nothing is left to fill them.
@@ -82,7 +82,7 @@ class _Filling:
         return len(drawn)
 
     def _fill(self, packs: Ints, rooms: Ints) -> None:
-        """Give each pack the largest document that fits its room, again and again while any fits any."""
+        """Give each pack the longest document that fits, repeatedly, until none fits."""
         while len(packs) and len(lengths := np.flatnonzero(self._left)) and rooms.max() >= lengths[0]:
             order = stable_order(rooms)
             taken = np.empty_like(rooms)
@@ -99,11 +99,11 @@ class _Filling:
 
 
 def _largest_that_fit(rooms: Ints, lengths: Ints, counts: Ints) -> Ints:
-    """Return for each room (ascending) the largest length that fits and is left, smaller rooms first; 0: none."""
+    """Return for each room (ascending) the longest remaining length that fits, smaller rooms first; 0 for none."""
     values, asking = np.unique(rooms, return_counts=True)
     stops = np.searchsorted(lengths, values, side="right").tolist()
     pairs = list(zip(lengths.tolist(), counts.tolist(), strict=True))
-    fitting: list[tuple[int, int]] = []  # what fits the present room, the largest on top
+    fitting: list[tuple[int, int]] = []  # what fits the current room, the longest on top
     taken: list[tuple[int, int]] = []
     begin = 0
     for stop, count in zip(stops, asking.tolist(), strict=True):
@@ -120,19 +120,19 @@ def _largest_that_fit(rooms: Ints, lengths: Ints, counts: Ints) -> Ints:
 
 
 def epoch_order(packs: int, seed: int, epoch: int) -> Ints:
-    """Return the order of the packs of an epoch (from 0), int64 [packs]."""
+    """Return the order of the packs in an epoch (from 0), int64 [packs]."""
     return shuffled(packs, f"order of {seed}:{epoch}")
 
 
 def shuffled(count: int, drawn: str) -> Ints:
-    """Return a permutation of `count` indices, int64 [count]; the same on every machine and in every version of numpy."""
+    """Return a permutation of `count` indices, int64 [count]; equal on every machine and with every version of numpy."""
     key = int.from_bytes(hashlib.sha256(drawn.encode()).digest()[:8], "little")
-    # No two words are equal, so every way of sorting gives the same order.
+    # No two words are equal, so any sorting algorithm gives the same order.
     return np.argsort(mixed(np.arange(count, dtype=np.uint64), key))
 
 
 def mixed(values: NDArray[np.uint64], key: int) -> NDArray[np.uint64]:
-    """Hash 64-bit words with a key (the finalizer of splitmix64); unsigned arrays wrap around."""
+    """Hash 64-bit words with a key (splitmix64's finalizer); unsigned arrays wrap around."""
     words: NDArray[np.uint64] = values + np.uint64(key)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         words = (words ^ (words >> np.uint64(shift))) * np.uint64(factor)
@@ -140,7 +140,7 @@ def mixed(values: NDArray[np.uint64], key: int) -> NDArray[np.uint64]:
 
 
 def grouped_order(lengths: Ints, batch_size: int, seed: int, epoch: int) -> Ints:
-    """Return an order of shuffled batches whose rows have similar lengths: sorted within stretches of 50 batches."""
+    """Return an order of shuffled batches with rows of similar length: sorted within stretches of 50 batches."""
     order = shuffled(len(lengths), f"groups of {seed}:{epoch}")
     stretch = np.arange(len(order)) // (batch_size * _MEGABATCH)
     order = order[np.lexsort((-lengths[order], stretch))]

@@ -1,4 +1,4 @@
-"""Sources -> a verified token store: opened if it fits, built if there is none, rebuilt where it is stale or damaged."""
+"""Opens the token store of some sources if it fits, builds it if it is missing, rebuilds it if it is stale or damaged."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ SHARD_ROWS = 20_000
 
 @dataclass(frozen=True)
 class TokenStore:
-    """A store that is ready: where, how it came to be there, and what its statistics say.
+    """A store that is ready to use, and how it came about.
 
-    status: "hit", "built", "rebuilt" (`reason` says why). source_bytes, seconds: from first read to verified store, 0 for a
-    hit. url: where it lies in object storage, too.
+    status: "hit", "built", "rebuilt" (`reason` says why). source_bytes, seconds: of building and verifying; 0 for a hit. url:
+    its place in object storage, if any.
     """
 
     home: Path
@@ -52,15 +52,15 @@ class TokenStore:
 
     @property
     def place(self) -> str:
-        """Where it lies, as it is told."""
+        """Its place in messages."""
         return self.url or str(self.home)
 
     def split(self, name: str) -> Documents | None:
-        """Return the documents of a split, None if the store has none."""
+        """Return the documents of a split, None if the store lacks it."""
         return Documents(self.home / name) if (self.home / name).is_dir() else None
 
     def training(self) -> Documents:
-        """Return the documents that train."""
+        """Return the training documents."""
         return Documents(self.home / "train")
 
 
@@ -75,14 +75,14 @@ def tokenize(
     force: bool = False,
     locked: bool = False,
 ) -> TokenStore:
-    """Return the store for this data in `folder`, building it if need be. expert: whom it is built for.
+    """Return the store for this data in `folder`, built if necessary. expert: whom it is built for.
 
-    Waits while another process builds the same store, and uses that one. Raises InputError (rows that cannot be used, files
-    that change while they are read), EnvironmentProblem (disk), IntegrityError (`locked` and no store fits).
+    Waits while another process builds the same store, and uses that one. Raises InputError (unusable rows, files that change
+    while they are read), EnvironmentProblem (disk), IntegrityError (`locked` and no store fits).
     """
     started = time.monotonic()
     files = inputs.located.files()
-    stamps = {file: stamp(file) for file in files if isinstance(file, Path)}  # a remote one is read by its version
+    stamps = {file: stamp(file) for file in files if isinstance(file, Path)}  # remote files are read by version
     source_bytes = sum(file.stat().st_size if isinstance(file, Path) else file.info.size for file in files)
     key = inputs.key(data)
     state = inspect_store(folder, key, inputs.hashes, hash_all=verify)
@@ -96,7 +96,7 @@ def tokenize(
     for change in state.changes:
         report.info(f"store     {change}")
     held_out = bool(inputs.cases or inputs.located.validation or data.validation_share)
-    # What is loaded by now stays: a pass over torch's objects takes 0.2 s. Rows make no circles: passes over them find nothing.
+    # Exempt everything loaded so far from garbage collection, and collect rarely: rows form no cycles.
     gc.freeze()
     gc.set_threshold(50_000)
 
@@ -134,15 +134,15 @@ def build(
     expert: str = "",
     force: bool = False,
 ) -> Path:
-    """Build a store in a folder beside its place, which `fill` makes, and return its folder; one that is there is used.
+    """Build a store in a temporary folder beside its place, filled by `fill`, and return its folder; an existing one is used.
 
-    force: build even then. Raises EnvironmentProblem when it cannot be written; nothing of this build is left then.
+    force: build anyway. Raises EnvironmentProblem if it cannot be written; then nothing is left of this build.
     """
     home, building = folder / key.name, folder / f"{BUILDING}{key.name}"
     failed, elsewhere = f"cannot write the token store in {folder}", "put the store elsewhere: pretokenize --output DIR"
     with disk_errors(failed, elsewhere, unfinished=building):
         folder.mkdir(parents=True, exist_ok=True)
-        lock = lock_of(home)  # the operating system frees it when its owner dies
+        lock = lock_of(home)  # the operating system releases it when its owner dies
         try:
             held = lock.acquire(timeout=0)
         except Timeout:
@@ -163,29 +163,29 @@ def build(
 
 
 class Spool:
-    """The documents of all rows, on disk until it is known which rows are taken: int32, ~id for what is not trained.
+    """The documents of all rows on disk, until it is known which rows are taken: int32, ~id for untrained tokens.
 
-    It is read, not mapped: what is mapped counts as this process's memory until it is closed.
+    It is read, not mapped: mapped pages count as this process's memory until it is closed.
     """
 
     def __init__(self, file: IO[bytes]) -> None:
-        """Write them to a file."""
+        """Write to a file."""
         self._file = file
         self._counts, self._sizes = [np.zeros(0, np.int64)], [np.zeros(0, np.int32)]
 
     def add(self, batch: RowBatch) -> None:
-        """Write the documents of the rows that follow."""
+        """Append the documents of the following rows."""
         self._file.write(np.where(batch.encoded.trained, batch.encoded.ids, ~batch.encoded.ids).data)
         self._counts.append(batch.counts)
         self._sizes.append(np.diff(batch.encoded.offsets).astype(np.int32))
 
     @cached_property
     def counts(self) -> NDArray[np.int64]:
-        """How many documents each row has, int64 [rows]; asked for when all are there."""
+        """Documents of each row, int64 [rows]; complete only after the last row."""
         return np.concatenate(self._counts)
 
     def shards(self, rows: NDArray[np.int64], bar: Bar) -> Iterator[Encoded]:
-        """Yield the documents of some rows, as many rows at a time as a shard is made of."""
+        """Yield the documents of some rows, as many rows at a time as a shard has."""
         all_sizes, of_rows = np.concatenate(self._sizes), np.append(0, self.counts.cumsum())
         at = np.append(0, all_sizes.cumsum(dtype=np.int64))[of_rows]
         for start in range(0, len(rows), SHARD_ROWS):
@@ -204,7 +204,7 @@ class Spool:
 def write_splits(
     building: Path, selection: RowSelection, spool: Spool, encoder: str, report: Reporter
 ) -> dict[str, Any]:
-    """Write the documents of the rows that are taken; return statistics by split. encoder: what made the ids."""
+    """Write the documents of the selected rows; return statistics by split. encoder: the encoding library."""
     if forms := selection.reports["train"].forms:
         told = (f"{form} {n:,}{' (trained whole)' if form == PLAIN else ''}" for form, n in forms.most_common())
         report.info(f"whole texts by form: {', '.join(told)}")
@@ -223,7 +223,7 @@ def write_splits(
 
 
 def write_split(folder: Path, parts: Iterable[Encoded], report: RowReport, encoder: str) -> dict[str, Any]:
-    """Write the documents of a split, a shard a part, and return its statistics. Raises InputError: nothing is trained."""
+    """Write the documents of a split, a shard a part; return its statistics. Raises InputError if nothing is trained."""
     sizes, trained = [np.zeros(0, np.int64)], 0
     for documents in filter(len, parts):
         write_shard(folder, len(sizes) - 1, documents)
@@ -245,20 +245,20 @@ def write_split(folder: Path, parts: Iterable[Encoded], report: RowReport, encod
 
 
 def overlap_of(selection: RowSelection, cases: Sequence[bytes]) -> dict[str, dict[str, int]]:
-    """Return how many of the cases and of the rows that evaluate ask what rows that train ask."""
+    """Return how many cases and validation rows ask a question of a training row."""
     train, held = (selection.hashes["asked"][selection.copies[split] > 0] for split in ("train", "validation"))
     asked = {"validation": held, "cases": np.array(cases, "S16")}
     same = {of: int((np.isin(some, train) & (some != b"")).sum()) for of, some in asked.items()}
     return {of: {"rows": len(some), "same": same[of]} for of, some in asked.items() if len(some)}
 
 
-# Data sets of token ids that another program saved: `--trust-store` ---------------------------------------------------
+# Data sets of token ids saved by another program: `--trust-store` -----------------------------------------------------
 
 NO_TRUST = "leave --trust-store out to build a store"
 
 
 def trusted_sha256(home: Path, hash_cache: FileHashCache) -> str:
-    """Return one hash over the Arrow files of a data set that another program saved, in their order."""
+    """Return one hash over the Arrow files of a data set saved by another program, in order."""
     files = [*home.glob("*.arrow"), *home.glob("train/*.arrow"), *home.glob("validation/*.arrow")]
     return hashlib.sha256(json.dumps([*map(hash_cache.sha256, sorted(files))]).encode()).hexdigest()
 
@@ -266,7 +266,7 @@ def trusted_sha256(home: Path, hash_cache: FileHashCache) -> str:
 def convert_foreign_store(
     home: Path, folder: Path, inputs: StoreInputs, report: Reporter, *, expert: str = ""
 ) -> TokenStore:
-    """Make a store of a data set of another program (input_ids, and mask or labels), once. Raises IntegrityError."""
+    """Convert another program's data set (input_ids, and a mask or labels) into a store, once. Raises IntegrityError."""
     import datasets
 
     made_by = ("made by another program", trusted_sha256(home, inputs.hashes))

@@ -1,8 +1,8 @@
-"""Which token store a run needs, by its key, and what lies where it should: here, or at a URL.
+"""Decides which token store a run needs, by its key, and finds out what exists: locally or at a URL.
 
-A store is keyed by content alone: the source files (of those in object storage their version), which rows and columns of them,
-tokenizer, template, which turns train, and the rule by which rows become shards (`STORE_RULE`). It lies in a folder named by
-the first 12 of its key; at a URL it has the same files, the fingerprint put last: it is fetched whole, used from the disk.
+The key is computed from contents alone: source files (in object storage their versions), selected rows and columns, tokenizer,
+template, trained turns, and the rule of the shards (`STORE_RULE`). The folder's name is the first 12 digits of the key. At a
+URL the fingerprint is uploaded last; a store is downloaded as a whole and used locally.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ STORE_NAME = re.compile(r"(\.building-)?[0-9a-f]{12}")
 
 @dataclass(frozen=True)
 class StoreKey:
-    """What a store is made of, part by part; `sha256` over all of it names the store."""
+    """The parts of a store's key; `sha256` of all of them names the store."""
 
     parts: tuple[tuple[str, str], ...]
 
@@ -52,7 +52,7 @@ class StoreKey:
         return self.sha256[:12]
 
     def changes(self, other: Mapping[str, str]) -> list[str]:
-        """Return one line for every part that differs in `other`, as a store has it: which, from what, to what."""
+        """Return a line for each part that differs in `other`: its name, the old and the new value."""
         mine = {name: redact(value) for name, value in self.parts}
         names = [name for name in dict.fromkeys([*other, *mine]) if mine.get(name) != other.get(name)]
         return [f"{name}: {change(other.get(name, 'nothing'), mine.get(name, 'nothing'))}" for name in names]
@@ -61,7 +61,7 @@ class StoreKey:
 def store_key(
     data: DataConfig, located: LocatedData, hash_cache: FileHashCache, *, tokenizer: str, template: str
 ) -> StoreKey:
-    """Return the key of the store that this data, tokenizer (its hash) and template (its name and heading) make."""
+    """Return the key of the store for this data, tokenizer (its hash) and template (its name and heading)."""
 
     def sha256(value: object) -> str:
         return hashlib.sha256(json.dumps(value).encode()).hexdigest()
@@ -70,7 +70,7 @@ def store_key(
     for name, sources in (("train", located.train), ("validation", located.validation)):
         files = [[one.revision, *(content_of(file, hash_cache.sha256) for file in one.files)] for one in sources]
         specs = [one.spec for one in sources]
-        # the seed counts only where a weight or a share draws rows
+        # the seed matters only for weights and shares
         seeds = [data.seed if spec.share or spec.weight % 1 else None for spec in specs]
         rows = [[spec.split, spec.weight, seed, spec.share] for spec, seed in zip(specs, seeds, strict=True)]
         parts |= {f"{name} data": sha256(files), f"{name} rows": json.dumps(rows)}
@@ -90,27 +90,27 @@ def store_key(
 
 @dataclass(frozen=True)
 class StoreInputs:
-    """What a store is made of: the data files, the tokenizer, the template; hashes: of files that were read already.
+    """The inputs of a store: data files, tokenizer, template. hashes: cache of file hashes.
 
-    No part of the key: cases, hashes of what an evaluation asks; flat_map, on which machines rows are written down.
+    Not part of the key: cases, hashes of the evaluation's questions; flat_map, where rows are encoded.
     """
 
     located: LocatedData
-    tokenizer: Any  # with the `sha256` of all that its ids depend on
+    tokenizer: Any  # its `sha256` covers all that ids depend on
     template: Template
     hashes: FileHashCache
     cases: Sequence[bytes] = field(default=(), kw_only=True)
     flat_map: FlatMap = field(default=local_flat_map, kw_only=True)
 
     def key(self, data: DataConfig) -> StoreKey:
-        """Return the key that these inputs give now. Raises IntegrityError: a file of the hub is not the one it was."""
+        """Return the current key. Raises IntegrityError if a file of the hub has changed."""
         made_by = {"tokenizer": self.tokenizer.sha256, "template": self.template.fingerprint}
         return store_key(data, self.located, self.hashes, **made_by)
 
 
 @dataclass(frozen=True)
 class StoreState:
-    """What lies where a store should lie: state "hit", "missing", "stale" or "damaged", and why."""
+    """What exists at a store's place: "hit", "missing", "stale" or "damaged", and why."""
 
     state: str
     reason: str
@@ -118,7 +118,7 @@ class StoreState:
 
 
 def inspect_store(folder: Path, key: StoreKey, hash_cache: FileHashCache, *, hash_all: bool = False) -> StoreState:
-    """Say whether `folder` (above the key) holds this store, unharmed, or what differs in the newest other."""
+    """Return whether `folder` contains the intact store with this key, or how its newest other store differs."""
     home = folder / key.name
     if home.is_dir():
         try:
@@ -138,12 +138,12 @@ def inspect_store(folder: Path, key: StoreKey, hash_cache: FileHashCache, *, has
 
 
 def lock_of(home: Path) -> FileLock:
-    """Return the lock that the builder of a store holds, of the store's folder or of its build."""
+    """Return the lock that is held while a store is built. home: the store's folder, or that of its build."""
     return FileLock(home.with_name(f".lock-{home.name.removeprefix(BUILDING)}"))
 
 
 def prune(folder: Path, keep: str, expert: str, report: Reporter) -> None:
-    """Delete other stores in `folder` that were built for `expert`, by fingerprint, and unfinished builds."""
+    """Delete other stores in `folder` built for `expert` (by their fingerprints), and unfinished builds."""
     stores = (path for path in sorted(folder.iterdir()) if STORE_NAME.fullmatch(path.name) and not path.is_symlink())
     for path in (path for path in stores if path.name.removeprefix(BUILDING) != keep[:12]):
         with suppress(IntegrityError, KeyError, Timeout):
@@ -153,11 +153,11 @@ def prune(folder: Path, keep: str, expert: str, report: Reporter) -> None:
                 report.info(f"deleted   {path}")
 
 
-# At a URL -------------------------------------------------------------------------------------------------------------------
+# At a URL -------------------------------------------------------------------------------------------------------------
 
 
 def look_up(place: StoredFolder, key: StoreKey) -> tuple[StoreState, dict[str, Any]]:
-    """Say whether the store of a key lies at its place, and return its fingerprint. Raises EnvironmentProblem."""
+    """Return whether the store exists at its URL, and its fingerprint. Raises EnvironmentProblem."""
     if place.info(FINGERPRINT) is None:
         return StoreState("missing", f"no store in {place}"), {}
     try:
@@ -169,7 +169,7 @@ def look_up(place: StoredFolder, key: StoreKey) -> tuple[StoreState, dict[str, A
 
 
 def fetch_store(place: StoredFolder, key: StoreKey, folder: Path, report: Reporter) -> StoreState:
-    """Bring the store of a key to `folder`, verified, if it lies at its place; return what lies there."""
+    """Download a store to `folder` and verify it, if it exists at its URL; return its state."""
     found, fingerprint = look_up(place, key)
     if found.state != "hit":
         return found
@@ -182,13 +182,13 @@ def fetch_store(place: StoredFolder, key: StoreKey, folder: Path, report: Report
             with lock_of(home):
                 remove(home)
                 beside.rename(home)
-    except (InputError, IntegrityError) as error:  # an object is gone, or not what was put
+    except (InputError, IntegrityError) as error:  # an object is missing or differs from what was uploaded
         return StoreState("damaged", f"{place}: {error.message}")
     return found
 
 
 def put_store(home: Path, place: StoredFolder, report: Reporter) -> None:
-    """Put a whole store at its place; what lay there is no store until all is there. Raises EnvironmentProblem."""
+    """Upload a store; until it is complete, nothing there counts as one. Raises EnvironmentProblem."""
     place.remove(FINGERPRINT)
     place.put(home, [*read_fingerprint(home)["files"]])
     place.put(home, [FINGERPRINT])

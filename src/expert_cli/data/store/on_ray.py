@@ -1,13 +1,13 @@
-"""`pretokenize --ray ADDRESS`: the files of a data set are looked at and written down by the machines of a Ray cluster.
+"""`pretokenize --ray ADDRESS`: the machines of a Ray cluster read and encode the data files.
 
-What is spread is one function, `FlatMap`: rows go through the code that one process runs and come back in order, so the store
-is the same byte for byte. The driver decides which rows are taken, and writes the shards.
+One function, `FlatMap`, is distributed: the same code as in one process handles the rows, and results come back in order, so
+the store is equal byte for byte. The driver selects rows and writes the shards.
 """
 
 from __future__ import annotations
 
 import logging
-import pickle  # between processes of one cluster, as Ray itself does
+import pickle  # only between processes of one cluster, as Ray itself does
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 class _Worker:
-    """An actor that calls a function, which keeps what it has loaded."""
+    """An actor that calls a pickled function, which keeps what it has loaded."""
 
     def __init__(self, function: bytes) -> None:
-        limit_threads(1)  # there is a worker a core
+        limit_threads(1)  # one worker for each core
         self.function = pickle.loads(function)  # noqa: S301
 
     def __call__(self, batch: dict[str, np.ndarray[Any, Any]]) -> Iterator[dict[str, list[bytes]]]:
@@ -40,7 +40,7 @@ class _Worker:
 
 @contextmanager
 def ray_flat_map(address: str, report: Reporter) -> Iterator[FlatMap]:
-    """Connect to a cluster ("local": one here), and yield what calls functions there. Raises EnvironmentProblem."""
+    """Connect to a cluster ("local": start one here), and yield the results of calls there. Raises EnvironmentProblem."""
     try:
         import ray
         import ray.data
@@ -55,7 +55,7 @@ def ray_flat_map(address: str, report: Reporter) -> Iterator[FlatMap]:
     context.execution_options.preserve_order = True
     context.enable_progress_bars = False
     logging.getLogger("ray.data").setLevel(logging.ERROR)
-    cluster: Any = ray  # its functions have no types
+    cluster: Any = ray  # its functions are untyped
     cores = int(cluster.cluster_resources().get("CPU", 1))
     report.info(f"ray       {plural(len(cluster.nodes()), 'machine')}, {plural(cores, 'core')}")
 

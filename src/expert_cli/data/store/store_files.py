@@ -1,4 +1,4 @@
-"""The files of a token store: written, hashed, verified before they are read, opened as `Documents`.
+"""Writes and verifies the files of a token store, and opens them as `Documents`.
 
 A store as it lies on disk (opens with `datasets.load_from_disk`):
 
@@ -10,7 +10,7 @@ A store as it lies on disk (opens with `datasets.load_from_disk`):
       train/data-00000.arrow   input_ids list<int32>, completion_mask list<bool>: one row a document
     .building-<first 12>/      one that is not whole yet
 
-`expert` is the one it was built for first, for `--prune`; another with the same data uses the same store.
+`expert`: for whom the store was first built (for `--prune`); other experts with the same data share it.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ STATE = "state.json"
 SPLITS = "dataset_dict.json"
 STATS = "stats.json"
 STORE_RULE = 8
-"""By which rows become the shards of a store. Raise it whenever any of that changes (tests/unit/data/test_golden.py fails
-until it is raised): stores of another rule are built anew."""
+"""Identifies how rows become shards. Raise it when that changes (tests/unit/data/test_golden.py fails until then): older
+stores are rebuilt.
+"""
 BUILD_ANEW = "delete the folder to have it built anew"
 _FEATURES = {
     "input_ids": {"feature": {"dtype": "int32", "_type": "Value"}, "_type": "List"},
@@ -55,7 +56,7 @@ def write_shard(folder: Path, number: int, encoded: Encoded) -> None:
     path = folder / f"data-{number:05d}.arrow"
 
     def column(values: NDArray[Any], kind: Any, length: int) -> Any:
-        # From buffers: pa.array imports pandas (0.3 s) to ask whether it was given some, and takes long over booleans.
+        # From buffers: pa.array imports pandas (0.3 s) to check its argument, and is slow with booleans.
         return pa.Array.from_buffers(kind, length, [None, pa.py_buffer(np.ascontiguousarray(values))])
 
     offsets = column(encoded.offsets.astype(np.int32), pa.int32(), len(encoded.offsets))
@@ -69,7 +70,7 @@ def write_shard(folder: Path, number: int, encoded: Encoded) -> None:
 def write_fingerprint(
     folder: Path, key: str, parts: Mapping[str, str], stats: Mapping[str, Any], *, expert: str
 ) -> None:
-    """Write what turns a folder of shards into a store: the layout's JSON files, statistics, and last the fingerprint."""
+    """Complete a folder of shards: JSON files of the layout, statistics, and last the fingerprint."""
     splits = sorted(path for path in folder.iterdir() if path.is_dir())
     files.write_json(folder / SPLITS, {"splits": [split.name for split in splits]})
     for split in splits:
@@ -86,7 +87,7 @@ def write_fingerprint(
 
 
 def read_fingerprint(home: Path) -> dict[str, Any]:
-    """Return a store's fingerprint. Raises IntegrityError if it is missing or broken."""
+    """Return a store's fingerprint. Raises IntegrityError if it is missing or damaged."""
     try:
         return files.read_sealed(home / FINGERPRINT)
     except (OSError, ValueError) as error:
@@ -95,7 +96,7 @@ def read_fingerprint(home: Path) -> dict[str, Any]:
 
 
 def verify_store(home: Path, sha256: Callable[[Path], str] | None = files.sha256_of) -> dict[str, Any]:
-    """Return the fingerprint of a store that is as it says. sha256 None: by names and sizes. Raises IntegrityError."""
+    """Return the fingerprint of an intact store. sha256 None: compare names and sizes alone. Raises IntegrityError."""
     fingerprint = read_fingerprint(home)
     try:
         damage = names_outside(fingerprint) or files.VerifiedFolder(home, fingerprint["files"]).damage(sha256)
@@ -107,7 +108,7 @@ def verify_store(home: Path, sha256: Callable[[Path], str] | None = files.sha256
 
 
 def names_outside(fingerprint: Mapping[str, Any]) -> str:
-    """Return what a fingerprint names that would lie outside its store, in words. Raises KeyError, TypeError."""
+    """Return in words which file of a fingerprint would lie outside its store. Raises KeyError, TypeError."""
     for name in fingerprint["files"]:
         inside = PurePosixPath(name)
         if inside.is_absolute() or ".." in inside.parts or ":" in name or "\\" in name:
@@ -121,14 +122,14 @@ def read_stats(home: Path) -> dict[str, Any]:
 
 
 def foreign_store(folder: Path) -> Path | None:
-    """Return a data set that another program saved where stores lie (`folder` itself or one below), None without one."""
+    """Return a data set saved by another program where stores lie (`folder` or a folder in it), or None."""
     saved = (
         file.parent for name in (SPLITS, STATE) for pattern in (name, f"[!.]*/{name}") for file in folder.glob(pattern)
     )
     return next((place for place in sorted(saved) if not files.is_file(place / FINGERPRINT)), None)
 
 
-# A store that is opened: views into memory-mapped files, never copies --------------------------------------------------
+# An open store: views into memory-mapped files, never copies ----------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -141,7 +142,7 @@ class _Shard:
 
     @classmethod
     def opened(cls, file: Path) -> _Shard:
-        """Map a file that `write_shard` wrote. Arrow's own way to numpy would import pandas, which takes 0.3 s."""
+        """Map a file of `write_shard`. Arrow's own conversion to numpy would import pandas, which takes 0.3 s."""
         with pa.memory_map(str(file)) as source:
             lists, mask = pa.ipc.open_stream(source).read_next_batch().columns
         starts, ids = (np.frombuffer(lists.buffers()[number], np.int32) for number in (1, 3))
@@ -154,7 +155,7 @@ class _Shard:
         return whole[start % 8 : start % 8 + stop - start].view(np.bool_)
 
     def mask_lengths(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the tokens before the first trained one of each document, and the trained ones, int64 [rows] each."""
+        """Return the tokens before each document's first trained one, and its trained tokens, int64 [rows] each."""
         begins, stops = self.starts[:-1].astype(np.int64), self.starts[1:].astype(np.int64)
         trained = np.flatnonzero(self.trained(0, len(self.ids)))
         first, beyond = np.searchsorted(trained, begins), np.searchsorted(trained, stops)
@@ -162,10 +163,10 @@ class _Shard:
 
 
 class Documents:
-    """One split of a verified store, by document number. Picklable: a worker process opens the files again."""
+    """One split of a verified store, by document number. Pickling sends the path alone."""
 
     def __init__(self, folder: Path) -> None:
-        """Map the shards of a split's folder; the library `datasets` leaves files of its own beside them."""
+        """Map the shards of a split's folder; `datasets` leaves other files in it."""
         self.folder = folder
         self._shards = [*map(_Shard.opened, sorted(folder.glob("data-*.arrow")))]
         self.first = np.cumsum([0, *(len(shard.starts) - 1 for shard in self._shards)], dtype=np.int64)
@@ -192,7 +193,7 @@ class Documents:
 
     @cached_property
     def mask_lengths(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The tokens before the first trained one of every document, and the trained ones; each mask is read."""
+        """For every document the tokens before its first trained one, and its trained tokens; reads each mask."""
         prompts, trained = zip(*(shard.mask_lengths() for shard in self._shards), strict=True)
         return np.concatenate(prompts), np.concatenate(trained)
 
@@ -203,7 +204,7 @@ class Documents:
 
 
 def drawn_prompts(home: Path | None, count: int, seed: int) -> list[list[int]]:
-    """Return what the first answers of some rows follow, drawn by seed, if anything. Raises IntegrityError."""
+    """Return the prompts of some documents, drawn by the seed; none without a store. Raises IntegrityError."""
     if home is None or not (home / "train").is_dir():
         return []
     verify_store(home, files.FileHashCache(home.parent).sha256)

@@ -1,6 +1,6 @@
-"""A conversation becomes text through a chat template, the same for training, evaluation and generation.
+"""Formats conversations with a chat template, for training and inference alike, and finds the answers in the text.
 
-`tokenizer.apply_chat_template` renders; the template is jinja text, which is what every other program reads.
+`tokenizer.apply_chat_template` renders; the template is Jinja text, as other programs read it.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ _GIVEN = frozenset(("messages", "tools", "documents", "add_generation_prompt", "
 A, B, C = "\ue000A\ue001", "\ue000B\ue001", "\ue000C\ue001"
 ASKED = ({"role": "user", "content": A},)
 ANSWERED = (*ASKED, {"role": "assistant", "content": B})
-"""Conversations of marks, by which what a template writes around them is found."""
+"""Conversations of marks, which show what a template writes around messages."""
 _CALL = {"id": "c00000001", "type": "function", "function": {"name": "f", "arguments": {"p": 1}}}
 _MARK = "\ue000(\\d+)'\"&<\\\\\ue001"
 Turns = Sequence[Mapping[str, Any]]
 Piece = tuple[str, list[int], bool]
-"""Text of the template with %s where the contents of messages stand, their numbers, and whether it is trained."""
+"""Text of the template with %s for the contents of messages, the numbers of those messages, and whether it is trained."""
 _Shape = tuple[tuple[str, ...], tuple[bool, ...]]
 """The roles of a conversation, and which turns are trained."""
 
 
 class _Answer(NamedTuple):
-    """An answer in the text that ends with it. wanting: the end token that the template does not put there."""
+    """An answer at the end of a rendered text. wanting: the end token if the template does not write it there."""
 
     text: str
     begin: int
@@ -52,10 +52,10 @@ class _Answer(NamedTuple):
 
 @dataclass(frozen=True)
 class Template:
-    """How rows are written down. Built by `make_template`, which says what its fields are.
+    """The chat template of a run, made by `make_template`, which explains the other fields.
 
-    `jinja`: the template's text with the run's changes. `input_separator`: what stands between an instruction and its input.
-    `given`: the manifest's own template as it came. `forms`: how many whole texts had which form.
+    `jinja`: the template's text with the run's changes. `input_separator`: between an instruction and its input. `given`: the
+    manifest's own template, unchanged. `forms`: counts whole texts by form.
     """
 
     name: str
@@ -75,7 +75,7 @@ class Template:
 
     @property
     def fingerprint(self) -> str:
-        """What tells this template from another one for the same tokenizer."""
+        """What identifies this template among those for one tokenizer."""
         system = "" if self.system_prompt is None else f", system {self.system_prompt!r}"
         kwargs = self.chat_template_kwargs and f", kwargs {json.dumps(self.chat_template_kwargs, sort_keys=True)}"
         return f"{self.name}, {self.end_token!r}, {self.input_separator!r}{system}{kwargs or ''}"
@@ -90,15 +90,15 @@ class Template:
         return replace(self, jinja=f"{head}\n{self.jinja}")
 
     def user_turn(self, instruction: str, input_: str = "") -> str:
-        """Return instruction and input as one turn's text."""
+        """Return instruction and input as the text of one turn."""
         return f"{instruction}{self.input_separator}{input_}" if input_ else instruction
 
     def prompt(self, messages: Turns) -> str:
-        """Return the text that the next answer follows; control tokens in what is said are marked as text."""
+        """Return the text before the next answer; control tokens in the messages are marked as text."""
         return self.render(self._marked(messages, {})[0], generate=True)
 
     def documents(self, rows: Sequence[Row]) -> list[list[Document] | str]:
-        """Return each row's documents, several where earlier turns are rewritten, or why it cannot be written."""
+        """Return each row's documents (several if earlier turns are rewritten later), or why it cannot be formatted."""
         found: list[list[Document] | str] = []
         for number, row in enumerate(rows):
             contents = [turn["content"] for turn in row.messages]
@@ -110,7 +110,7 @@ class Template:
                 quick = None if any(map(self._is_odd, contents)) else self._filled(row, contents, shape)
                 if quick is None or is_new or number % 500 == 0:
                     real = self._of_row(row, contents)
-                    if quick not in (None, real):  # this template looks into what is said
+                    if quick not in (None, real):  # the template depends on the contents
                         self._shapes[shape] = None
                         return self.documents(rows)
                     quick = real
@@ -119,10 +119,10 @@ class Template:
                 found.append(error.message)
         return found
 
-    # Quick: texts of the template and contents by turns ---------------------------------------------------------------
+    # Fast: texts of the template joined with the contents -------------------------------------------------------------
 
     def _filled(self, row: Row, contents: list[str], shape: _Shape) -> list[Document] | None:
-        """Join the contents and the texts of their shape; None where the template might look into what is said."""
+        """Join the contents with the texts of their shape; None if the template might depend on the contents."""
         if row.tools or row.kwargs or not row.messages or max(map(len, row.messages)) > 2 or not all(contents):
             return None
         if shape not in self._shapes:
@@ -133,7 +133,7 @@ class Template:
         return [[(text % tuple([contents[n] for n in at]), kept) for text, at, kept in document] for document in parts]
 
     def _parts(self, row: Row, blanks: str) -> tuple[list[list[Piece]], bool] | None:
-        """Render marks, within blanks, for the contents of some roles: what stands between is the template's."""
+        """Render marks between blanks as the contents: the text around them is the template's."""
         marks = [f"{blanks}\ue000{n}'\"&<\\\ue001{blanks[::-1]}" for n in range(len(row.messages))]
         found = re.compile(f"{blanks}{_MARK}{blanks[::-1]}")
         parts = []
@@ -148,20 +148,20 @@ class Template:
         return None
 
     def _is_odd(self, said: str) -> bool:
-        """Whether the template might look for something in this text, or it holds control tokens or their marks."""
+        """Whether the template may react to this text, or it contains control tokens or marks."""
         return bool(self._literals.search(said)) or _compat.is_marked(said)
 
     @cached_property
     def _literals(self) -> re.Pattern[str]:
-        """Finds control tokens, and what the template spells, which it might look for in contents."""
+        """Finds control tokens, and strings in the template that it may search for in contents."""
         texts = {text.strip() for text in _compat.template_literals(self.jinja)}
         tokens = filter(self._control.fullmatch, self.tokenizer.added_tokens_encoder)
         return re.compile(mask.any_of({*tokens, *(text for text in texts if len(text) > 2 and not text.isalnum())}))
 
-    # By the template ----------------------------------------------------------------------------------------------------
+    # By the template --------------------------------------------------------------------------------------------------
 
     def _of_row(self, row: Row, contents: Sequence[str], *, exact: bool = False) -> list[Document]:
-        """Return a row's documents. exact: refuse one whose prompt does not begin its answer. Raises InputError."""
+        """Return a row's documents. exact: refuse a prompt that is no prefix of its answer. Raises InputError."""
         if not row.messages:
             return [self._of_text(row)]
         said = ({**turn, "content": text} for turn, text in zip(row.messages, contents, strict=True))
@@ -180,7 +180,7 @@ class Template:
             answered = self.render(turns[: number + 1], given)
             asked = self._asked(turns, number, answered, given)
             begin = mask.border(asked, answered, self._added)
-            # of an answer that is only read, templates leave the reasoning out
+            # templates drop the reasoning of answers that are only context
             shown = plain[number] if row.trained[number] else {**plain[number], **dict.fromkeys(REASONING)}
             _require_shown(shown, answered[begin:], self._literals)
             is_prefix = is_prefix and begin == len(asked)
@@ -198,7 +198,7 @@ class Template:
         return [self._cut(one.text, [one]) for one in answers if one.trained]
 
     def _cut(self, text: str, answers: Sequence[_Answer]) -> Document:
-        """Cut a text at its answers, each with its end token: the template's, the next turn's, or one that is put."""
+        """Cut a text at its answers, each with its end token: of the template, of the next turn, or appended."""
         spans = []
         for _, begin, end, wanting, trained in answers:
             following = self._control.match(text, end) if wanting else None
@@ -210,7 +210,7 @@ class Template:
         return document
 
     def _asked(self, turns: Sequence[Any], number: int, answered: str, given: Mapping[str, Any]) -> str:
-        """Return what an answer is asked with: the conversation before it and what the template puts before its content."""
+        """Return the prompt of an answer: the conversation before it and the template's text before its content."""
         if number:
             asked = self.render(turns[:number], given, generate=True)
             if not answered.startswith(asked) and "enable_thinking" in self.jinja:
@@ -218,11 +218,11 @@ class Template:
                 asked = thinking if answered.startswith(thinking) else asked
             if answered.startswith(asked) or turns[number - 1]["role"] != "assistant":
                 return asked
-        # nothing stands before it, or an answer that is written otherwise once another one follows
+        # it is the first turn, or an answer that is written differently once another answer follows
         return self.render([*turns[:number], {"role": "assistant", "content": A}], given).partition(A)[0]
 
     def _ended(self, answered: str) -> tuple[int, str]:
-        """Return where an answer ends, its end token included, and the end token where it is wanting."""
+        """Return where an answer ends, including its end token, and the end token if it is missing."""
         if self._tail and answered.endswith(self._tail):
             return len(answered) - len(self._tail) + self._tail.index(self.end_token) + len(self.end_token), ""
         end = len(answered.rstrip())
@@ -231,23 +231,23 @@ class Template:
 
     @cached_property
     def _tail(self) -> str:
-        """What the template writes after an answer, "" where no token is in it."""
+        """What the template writes after an answer; "" if that has no control token."""
         tail = self.render(ANSWERED).rpartition(B)[2]
         return tail if self._control.search(tail) else ""
 
     @cached_property
     def end_token(self) -> str:
-        """What ends an answer, and generation stops at: what the template puts there, be it with the next turn, else eos."""
+        """The token that ends an answer and stops generation: the template's, if necessary that of the next turn, else EOS."""
         found = self._control.search(self._tail)
         return found[0] if found else self._begun({}, "user") or self.eos_token
 
     @cached_property
     def tool_token(self) -> str:
-        """What ends a call where the template leaves that to the turn of the tool (GLM's <|observation|>), "" for nothing."""
+        """The token that ends a call if only the following tool turn writes one (GLM's <|observation|>), "" for none."""
         return "" if self._tail else self._begun({"tool_calls": [_CALL]}, "tool")
 
     def _begun(self, beside: Mapping[str, Any], role: str) -> str:
-        """Return the token that begins the turn after an answer, "" where none does."""
+        """Return the token that begins the turn after an answer, "" for none."""
         turns: Turns = [*ASKED, {**ANSWERED[1], **beside}, {"role": role, "content": C}]
         try:
             answered, whole = (self.render(turns[:count]).rpartition(B)[2] for count in (2, 3))
@@ -277,17 +277,17 @@ class Template:
         return pieces or [(text, False)]
 
     def render(self, turns: Turns, given: Mapping[str, Any] | None = None, *, generate: bool = False) -> str:
-        """Return a conversation as text. given: tools, and what else the template reads. Raises InputError: it refuses it."""
+        """Render a conversation. given: tools, and other variables of the template. Raises InputError if it refuses."""
         how: dict[str, Any] = {"chat_template": self.jinja, "tokenize": False, "add_generation_prompt": generate}
         try:
             return str(self.tokenizer.apply_chat_template(list(turns), **how, **(given or {})))  # type: ignore[arg-type]
-        except Exception as error:  # a template raises anything
+        except Exception as error:  # a template may raise anything
             roles = ", ".join(turn["role"] for turn in turns)
             told = f"the chat template refuses a conversation of {roles}: {first_line(error)}"
             raise InputError(told, 'Give the rows the roles it knows, or set another "prompt_template".') from error
 
     def require_read(self, names: Mapping[str, Any]) -> None:
-        """Raise InputError if the template is to be given something that it does not read, or that is given to it anyway."""
+        """Raise InputError for a variable that the template does not read, or that it gets anyway."""
         known = _compat.template_variables(self.jinja) - _GIVEN if names else ()
         if unknown := [name for name in names if name not in known]:
             told = f'the chat template reads no "{unknown[0]}"; it reads {", ".join(sorted(known)) or "nothing"}'
@@ -295,7 +295,7 @@ class Template:
 
     @cached_property
     def _control(self) -> re.Pattern[str]:
-        """Finds the control tokens in a text, the longest of several."""
+        """Finds the control tokens in a text, the longest possible."""
         return _compat.control_token_pattern(self.tokenizer, self.jinja)
 
     @cached_property
@@ -303,7 +303,7 @@ class Template:
         return re.compile(mask.any_of(self.tokenizer.added_tokens_encoder))
 
     def _marked(self, messages: Sequence[Any], given: Mapping[str, Any]) -> tuple[Any, Any]:
-        """Mark control tokens that a row says, but for thoughts, so that they stay text. Raises InputError."""
+        """Mark control tokens in a row's own text as text, but not thinking tags in answers. Raises InputError."""
         text = json.dumps((messages, given), ensure_ascii=False)
         if not self._control.search(text) and not _compat.is_marked(text):
             return messages, given
@@ -314,7 +314,7 @@ class Template:
         return [new if old["role"] == "assistant" else old for old, new in zip(turns, thought, strict=True)], given
 
     def _with_arguments(self, turn: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return a turn whose calls have their arguments as this template takes them: objects, or JSON text."""
+        """Return a turn whose calls have arguments as this template takes them: objects or JSON text."""
         if "tool_calls" not in turn or self._takes_objects:
             return turn
         calls = [(call, call["function"]) for call in turn["tool_calls"]]
@@ -323,7 +323,7 @@ class Template:
 
     @cached_property
     def _takes_objects(self) -> bool:
-        """Whether the template takes arguments of calls that are objects."""
+        """Whether the template takes call arguments as objects."""
         try:
             self.render([*ASKED, {"role": "assistant", "content": "", "tool_calls": [_CALL]}])
         except InputError:
@@ -332,7 +332,7 @@ class Template:
 
 
 def _require_shown(turn: Mapping[str, Any], text: str, literals: re.Pattern[str]) -> None:
-    """Refuse a row of which the template does not show everything: content, reasoning, calls with their arguments."""
+    """Raise InputError if the template does not show all of a turn: content, reasoning, calls with arguments."""
     text, content = _compat.unmarked(text), turn["content"]
 
     def shown(said: str) -> bool:
@@ -340,7 +340,7 @@ def _require_shown(turn: Mapping[str, Any], text: str, literals: re.Pattern[str]
         return said in text or json.dumps(said, ensure_ascii=False)[1:-1] in text
 
     calls = [call["function"] for call in turn.get("tool_calls", ())]
-    said = [content] if shown(content) else literals.split(content)  # taken apart, as thoughts are
+    said = [content] if shown(content) else literals.split(content)  # in parts, as with thinking
     said += [str(turn[name]) for name in REASONING if turn.get(name)]
     said += [part for call in calls for part in (str(call["name"]), *_leaves(call.get("arguments")))]
     if lost := [part for part in said if not shown(part)]:
@@ -350,7 +350,7 @@ def _require_shown(turn: Mapping[str, Any], text: str, literals: re.Pattern[str]
 
 
 def _leaves(value: object) -> Iterator[str]:
-    """Yield the keys and texts in the arguments of a call."""
+    """Yield the keys and texts in a call's arguments."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, (dict, list)):

@@ -1,6 +1,6 @@
-"""The chat template that a manifest means for a tokenizer: `make_template`.
+"""Chooses the chat template for a manifest and a tokenizer: `make_template`.
 
-A run's own changes to a template stand around it, never in it, and lie beside the adapter with it:
+A run's settings are added around the template, never inside it, and are saved with it beside the adapter:
 
     {%- macro strftime_now(format) %}...                                         the day that training rendered with
     {%- if messages[0]['role'] != 'system' %}                                    system_prompt: a text
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 STYLES = ("alpaca", "chatml", "deepseek", "gemma", "llama", "mistral", "phi", "qwen3")
-"""The prompt templates that a manifest can name; their jinja texts lie in styles/, qwen3 is chatml."""
+"""The prompt templates that a manifest can name; their Jinja texts are in styles/; qwen3 is chatml."""
 OWN = "the tokenizer's own chat template"
 DATE = dt.date(2024, 7, 26)
-"""What `strftime_now` calls today, as Llama's templates do without it: rows written tomorrow are those written today."""
+"""The date that `strftime_now` returns, Llama's default: rows do not change from day to day."""
 _DATES = re.compile(r"""strftime_now\s*\(\s*(['"])(.*?)\1\s*\)""")
 
 
@@ -50,13 +50,13 @@ def make_template(  # noqa: PLR0913  what a template is made of, each by its nam
     trains_all: bool = False,
     input_column: str = "",
 ) -> Template:
-    """Choose the prompt template that `name` means for this tokenizer. Raises InputError.
+    """Choose the template that `name` means for this tokenizer. Raises InputError.
 
-    name: "" = the manifest's own (`given`), else the tokenizer's own chat template, else alpaca. A named chat template gives
-    way to the tokenizer's own if that writes its control tokens. eos_token: what ends an answer where the template
-    puts nothing. bos_token: what the tokenizer itself puts before a text; it stands there once. system_prompt: of
-    conversations that have none; None: as the template has it. chat_template_kwargs: what it is given where its caller gives
-    nothing. trains_all: prompts are trained, too. input_column: alpaca heads one called schema or context "### Schema:".
+    name: "" = the manifest's own (`given`), else the tokenizer's own chat template, else alpaca. Instead of a named chat
+    template the tokenizer's own is used if it writes the same control tokens. eos_token: ends an answer if the template writes
+    no end token. bos_token: what the tokenizer puts before a text; it is written once. system_prompt: for conversations
+    without one; None: the template's default. chat_template_kwargs: defaults for variables. trains_all: train prompts, too.
+    input_column: alpaca's heading is "### Schema:" for one called schema or context.
     """
     if name and name not in STYLES:
         raise InputError(f"unknown prompt template {name!r}", f"Use one of: {', '.join(STYLES)}.")
@@ -83,13 +83,13 @@ def make_template(  # noqa: PLR0913  what a template is made of, each by its nam
 
 
 def style_text(name: str) -> str:
-    """Return the jinja text of a built-in prompt template."""
+    """Return the Jinja text of a built-in prompt template."""
     file = files("expert_cli.data.templates") / "styles" / f"{'chatml' if name == 'qwen3' else name}.jinja"
     return file.read_text(encoding="utf-8")
 
 
 def _as_trained(template: Template) -> Template:
-    """Return the template that a run trains with, which needs no argument and no system message from its caller."""
+    """Return the template of the run, which needs no further argument or system message."""
     system, kwargs = template.system_prompt, template.chat_template_kwargs
     control = control_token_pattern(template.tokenizer, template.jinja)
     for key, said in (("system_prompt", system or ""), ("chat_template_kwargs", literal(dict(kwargs)))):
@@ -102,7 +102,7 @@ def _as_trained(template: Template) -> Template:
         template = template.under(put)
     if system:
         template = _saying(template, system)
-    if "strftime_now" in template.jinja:  # every day writes what training wrote
+    if "strftime_now" in template.jinja:  # the same text every day
         known = {form: DATE.strftime(form) for _, form in _DATES.findall(template.jinja)}
         told = f"{{{{- {literal(known)}.get(format, '{DATE}') }}}}"
         template = template.under(f"{{%- macro strftime_now(format) %}}{told}{{%- endmacro %}}")
@@ -113,12 +113,12 @@ def _as_trained(template: Template) -> Template:
 
 
 def _opened_as_answered(template: Template) -> Template:
-    r"""Cut off the generation prompt what a conversation with its answer does not have there.
+    r"""Remove from the generation prompt what a conversation with an answer does not have there.
 
-    QwQ opens a think block for the model, and writes an answer without one:
+    QwQ opens a think block in the prompt, but writes an answer without one:
 
-        <|im_start|>assistant\n | <think>\n        asked
-        <|im_start|>assistant\n | four<|im_end|>   answered
+        <|im_start|>assistant | <think>         prompt
+        <|im_start|>assistant | four<|im_end|>  with the answer
     """
     asked = template.render(ASKED, generate=True)
     opened = asked[common(asked, template.render(ANSWERED)) :]
@@ -130,7 +130,7 @@ def _opened_as_answered(template: Template) -> Template:
 
 
 def _saying(template: Template, text: str) -> Template:
-    """Put a system message before conversations without one. Raises InputError: the template takes none, or drops it."""
+    """Add a system message to conversations without one. Raises InputError if the template refuses or drops it."""
 
     def with_system(said: str) -> Template:
         put = f"{{%- set messages = [{{'role': 'system', 'content': {literal(said)}}}] + messages %}}"
@@ -144,5 +144,5 @@ def _saying(template: Template, text: str) -> Template:
 
 
 def literal(value: object) -> str:
-    """Return a value of JSON as jinja spells it in an expression."""
+    """Return a JSON value as a Jinja literal."""
     return "none" if value is None else json_text(value)

@@ -1,11 +1,11 @@
-r"""Which text of a row is trained: helpers for conversations, which `chat.py` masks, and the search in whole texts.
+r"""Finds the trained text of a row: helpers for `chat.py`, and the search for answers in whole texts.
 
     asked     <|im_start|>user\nHow many?<|im_end|>\n<|im_start|>assistant\n
     answered  <|im_start|>user\nHow many?<|im_end|>\n<|im_start|>assistant\nFour.<|im_end|>\n
     pieces    ------------------------- not trained -------------------------|----trained----
 
-The conversation is rendered up to the answer, then with it. The answer is what the second text has beyond the first, its end
-token included. Each piece is encoded by itself, so that the border in ids is the one that generation has.
+The conversation is rendered up to the answer, then with it. The answer, with its end token, is what the second text adds to the
+first. Each piece is encoded separately, so that the border lies between the same ids as in generation.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ Document = list[tuple[str, bool]]
 """Pieces of text, and whether each is trained."""
 _HEADER = r"<\|start_header_id\|>"
 PLAIN = "plain"
-"""The form of a whole text without known markers: all of it is trained."""
+"""The form of a whole text without known markers, which is trained completely."""
 
 
 class TextForm(NamedTuple):
-    """Marks of whole texts. hint: in each; answer: what one follows; role: begins another turn; end: "" = the tokenizer's."""
+    """Markers of whole texts. hint: occurs in each; answer: precedes an answer; role: begins another turn; end: "" = EOS."""
 
     hint: str
     answer: str
@@ -42,11 +42,11 @@ TEXT_FORMS = {
         "### Response:", r"^### Response:[ \t]*\n?", "^### (?:System|User|Instruction|Input|Schema|Response):"
     ),
 }
-"""In the order in which a text is held against them: words last, since any text may hold them."""
+"""In the order in which they are tried: words last, because any text may contain them."""
 
 
 def border(asked: str, answered: str, control: re.Pattern[str]) -> int:
-    """Return where what was asked ends in what was answered: with their common beginning, never within a control token."""
+    """Return where a prompt ends in the text with its answer: after their common prefix, but not inside a control token."""
     if answered.startswith(asked):
         return len(asked)
     end = common(asked, answered)
@@ -55,13 +55,13 @@ def border(asked: str, answered: str, control: re.Pattern[str]) -> int:
 
 
 def common(one: Sequence[object], other: Sequence[object]) -> int:
-    """Return how many characters two texts, or ids two lists, begin with alike."""
+    """Return the length of the common prefix."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((number for number, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def pieces_of(text: str, spans: Iterable[tuple[int, int, bool]], *, everything: bool) -> Document:
-    """Cut a text at its spans (start, stop, trained), which are in order; the rest is trained where everything is."""
+    """Cut a text at its spans (start, stop, trained), given in order. everything: the rest is trained, too."""
     pieces: Document = []
     at = 0
     for start, stop, trained in spans:
@@ -71,7 +71,7 @@ def pieces_of(text: str, spans: Iterable[tuple[int, int, bool]], *, everything: 
 
 
 def find_answers(text: str, ends: Collection[str]) -> tuple[str, list[tuple[int, int]]]:
-    """Return a whole text's form and where its answers lie, the tokens that end them (`ends`) included."""
+    """Return the form of a whole text and the spans of its answers, including the tokens that end them (`ends`)."""
     for name, form in TEXT_FORMS.items():
         if form.hint not in text or not re.search(form.role, text, re.MULTILINE):
             continue
@@ -86,5 +86,5 @@ def find_answers(text: str, ends: Collection[str]) -> tuple[str, list[tuple[int,
 
 
 def any_of(texts: Iterable[str]) -> str:
-    """Return a regular expression that finds any of some texts, the longest of several."""
+    """Return a regular expression that finds any of the texts, the longest first."""
     return "|".join(map(re.escape, sorted(texts, key=len, reverse=True))) or "(?!)"
