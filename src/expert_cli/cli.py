@@ -1,4 +1,4 @@
-"""Names the commands, and turns an ExpertError into text and an exit code."""
+"""Defines the commands, and turns an ExpertError into text and an exit code."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ COMMANDS = {
     "init": "Make a new expert's folder: a commented manifest, a few rows and a few test cases to replace.",
     "doctor": "Say whether this machine is ready: what is here, what really works, and how to mend what does not.",
 }
-"""The first line of each command's help; the command is the function of its name in the module of its name."""
+"""The first line of each command's help; a command is the function of this name in the module of this name."""
 
 
 class _Root(TyperGroup):
-    """Knows of a command its name and its line. Its module is imported when it is called: the help of all needs none."""
+    """Knows only a command's name and first line; its module is imported when it is called, so that help is fast."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -58,14 +58,14 @@ class _Root(TyperGroup):
             formatter.write_dl(list(COMMANDS.items()))
 
     def invoke(self, ctx: Any) -> Any:
-        """Hand Ctrl-C on to `main`: typer would end the process without a word."""
+        """Pass Ctrl-C on to `main`: typer would exit without a message."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as error:
             raise typer.Abort from error
 
 
-# Without markup: what draws typer's panels takes longer to load than all that help needs.
+# Without markup: typer's panels would load rich, which takes longer than all else here.
 app = typer.Typer(
     name="expert-cli",
     cls=_Root,
@@ -76,19 +76,19 @@ app = typer.Typer(
 
 
 def command(name: str) -> Any:
-    """Return the command of this name, its module imported, with the options that every command has."""
+    """Return the command of this name with its module imported and the common options added."""
     function = name.replace("-", "_")
     run = getattr(import_module(f"expert_cli.commands.{function}"), function)
 
     def with_console(as_json: Json = False, quiet: Quiet = False, debug: Debug = False, **asked: Any) -> None:
-        del debug  # which `main` looks for
+        del debug  # used by `main`
         try:
             Path.cwd()
-        except FileNotFoundError as error:  # torch would end the process without a word of ours
+        except FileNotFoundError as error:  # torch would exit without our message
             raise EnvironmentProblem("the folder that you are in was removed", "change to another one") from error
         try:
             run(_console(name, as_json=as_json, quiet=quiet), **asked)
-        except ThresholdNotMet as missed:  # the result, which is one document with --json, is written already
+        except ThresholdNotMet as missed:  # the result, with --json one document, has been written
             raise typer.Exit(missed.exit_code) if as_json else missed from None
 
     (_, *own), (*common, _) = (signature(one, eval_str=True).parameters.values() for one in (run, with_console))
@@ -97,14 +97,14 @@ def command(name: str) -> Any:
         for option in getattr(parameter.annotation, "__metadata__", ()):
             option.help = option.help or said.get(parameter.name)
     with_console.__signature__ = Signature([*own, *common])  # type: ignore[attr-defined]
-    with_console.__doc__ = re.sub(r"(?<!\n)(\n +expert-cli )", r"\n\1", run.__doc__)  # each example a paragraph
+    with_console.__doc__ = re.sub(r"(?<!\n)(\n +expert-cli )", r"\n\1", run.__doc__)  # a paragraph for each example
     alone = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode=None, add_completion=False)
     alone.command(name)(with_console)
     return typer.main.get_command(alone)
 
 
 def _described(function: Any) -> dict[str, str]:
-    """Return what the docstring of a function of the API says of its arguments, which are options of the command."""
+    """Return the descriptions of arguments in the docstring of an API function, which are the command's options."""
     block = (getdoc(function) or "").partition("Args:\n")[2].partition("\n\n")[0]
     entries = dict(re.findall(r"^    (\w+): (.*(?:\n        .*)*)", block, re.MULTILINE))
     names = re.compile(f"`({'|'.join(entries)})`")
@@ -139,10 +139,10 @@ def root(
 
 
 def main() -> None:
-    """Run the command line; the process ends here with an exit code of docs/INTERFACE.md."""
+    """Run the command line; the process exits here with an exit code of docs/INTERFACE.md."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a character that the console cannot show is never an error
+            stream.reconfigure(errors="replace")  # unprintable characters are never an error
     word = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
     name = word if word in COMMANDS else ""
     try:

@@ -35,7 +35,7 @@ class ExpertError(Exception):
 
 
 class InputError(ExpertError):
-    """What the user wrote cannot be used: a command line, a manifest, rows."""
+    """The user's input cannot be used: a command line, a manifest, rows."""
 
     exit_code = 2
 
@@ -47,25 +47,25 @@ class EnvironmentProblem(ExpertError):
 
 
 class TrainingFailed(ExpertError):
-    """Training cannot go on."""
+    """Training cannot continue."""
 
     exit_code = 4
 
 
 class ThresholdNotMet(ExpertError):
-    """A run finished, but below a threshold the user set."""
+    """A run finished below a threshold that the user set."""
 
     exit_code = 5
 
 
 class RunLocked(ExpertError):
-    """The place belongs to another run: that run is at work there, or what it left would be written over."""
+    """The folder belongs to another run, which is active or would be overwritten."""
 
     exit_code = 6
 
 
 class IntegrityError(ExpertError):
-    """What is there is not what was written or asked for."""
+    """Something differs from what was written or requested."""
 
     exit_code = 6
 
@@ -75,17 +75,17 @@ CTRL_C, TERMINATED = 130, 143
 
 
 class Interrupted(ExpertError):
-    """A run that was asked to stop and has saved; the message says what, the hint is the command that goes on."""
+    """A run stopped on request, after saving; the message says what was saved, the hint is the command to continue."""
 
     def __init__(self, message: str, hint: str, exit_code: int, *, by_signal: bool = True) -> None:
-        """Take the exit code as well: CTRL_C, for a STOP file too, or TERMINATED."""
+        """Take the exit code: CTRL_C, for a STOP file too, or TERMINATED."""
         super().__init__(message, hint)
         self.exit_code, self.by_signal = exit_code, by_signal
 
 
 @dataclass(frozen=True, order=True)
 class ManifestIssue:
-    """One fault of a manifest, as `validate --json` prints it: where it stands (line and column from 1), what is right."""
+    """An error in a manifest as in `validate --json`: its place (line and column from 1), and what would be right."""
 
     file: str
     line: int
@@ -101,10 +101,10 @@ class ManifestIssue:
 
 
 class ManifestError(InputError):
-    """A manifest with one or more faults; `faults` holds them all, the first one is the message."""
+    """A manifest with errors; `faults` has all of them, the message is the first."""
 
     def __init__(self, path: Path, faults: list[ManifestIssue]) -> None:
-        """Take at least one fault; they are kept in the order given."""
+        """Take at least one error; their order is kept."""
         first = faults[0]
         more = f" (and {len(faults) - 1} more: expert-cli validate {path})" if len(faults) > 1 else ""
         super().__init__(f"{first}{more}", first.suggestion)

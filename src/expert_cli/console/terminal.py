@@ -1,6 +1,6 @@
-"""The one writer: data to stdout, words and progress to stderr.
+"""Writes all output: data to stdout, messages and progress to stderr.
 
-The library knows only the `Reporter` protocol; a command makes a `Console` and hands it in.
+The library only knows the `Reporter` protocol; a command creates a `Console` and passes it on.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ SCHEMA_VERSION = 1
 
 
 def wants_style(stream: TextIO | None) -> bool:
-    """Whether colors and live bars may be written: to a terminal, unless NO_COLOR is set."""
+    """Whether to write colors and live bars: only to a terminal, and not if NO_COLOR is set."""
     return stream is not None and stream.isatty() and not os.environ.get("NO_COLOR")
 
 
 class _Stream(rich.console.Console):
-    """A stream as it is: no words are colored or turned into pictures. One whose reader has gone falls silent."""
+    """A stream without markup or emoji codes. It becomes silent when its reader is gone."""
 
     def __init__(self, *, stderr: bool) -> None:
         plain = not wants_style(sys.stderr if stderr else sys.stdout)
         super().__init__(stderr=stderr, highlight=False, emoji=False, force_terminal=False if plain else None)
 
     def words(self, text: str, style: str = "", end: str = "\n") -> None:
-        """Write words, not wrapped, so that they can be searched and copied."""
+        """Write a message without wrapping, so that it can be searched and copied."""
         self.print(Text(text, style), soft_wrap=True, end=end)
 
     def data(self, text: str) -> None:
-        """Write text exactly as it is: rich would expand its tabs."""
+        """Write text unchanged: rich would expand its tabs."""
         try:
             self.file.write(text)
             self.file.flush()
@@ -53,7 +53,7 @@ class _Stream(rich.console.Console):
             self.on_broken_pipe()
 
     def table(self, title: str, columns: list[str], rows: list[list[str]]) -> None:
-        """Write a table: in a terminal's width, elsewhere heads and every row as a line, cells two blanks apart."""
+        """Write a table: in a terminal fitted to its width, elsewhere each row as a line, cells two blanks apart."""
         rows = [[clean(cell) for cell in row] for row in rows]
         if not (self.is_terminal and rows):
             self.words("\n".join([clean(title), *aligned(columns, rows)]))
@@ -68,14 +68,14 @@ class _Stream(rich.console.Console):
         self.print(table)
 
     def on_broken_pipe(self) -> None:
-        """Go on without a reader: `train | head` must not end the training."""
+        """Continue without a reader: `train | head` must not end the training."""
         self.quiet = True
         self.file = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115  held until the process ends
         os.dup2(self.file.fileno(), (sys.stderr if self.stderr else sys.stdout).fileno())
 
 
 class Console(Reporter):
-    """Writes to the terminal: live bars where there is one, plain lines where there is none.
+    """Writes to the terminal: live bars if it is one, else plain lines.
 
     as_json: stdout gets one JSON document and nothing else. quiet: only warnings, errors and results.
     """
@@ -89,7 +89,7 @@ class Console(Reporter):
         self._err = _Stream(stderr=True)
 
     def info(self, text: str) -> None:
-        """Write one line of what happens."""
+        """Write a line about progress."""
         if not self.quiet:
             self._err.words(clean(text))
 
@@ -98,9 +98,9 @@ class Console(Reporter):
         self._err.words(f"warning: {clean(text)}", "yellow")
 
     def fail(self, message: str, hint: str, exit_code: int) -> None:
-        """Write an error: a line of what and where, a line of what to do; with --json the document of the failure."""
+        """Write an error: a line with what and where, a line with what to do; with --json also the failure document."""
         if self.as_json:
-            with suppress(OSError):  # what failed may be writing documents
+            with suppress(OSError):  # writing documents may be what failed
                 self.document({"error": {"exit_code": exit_code, "message": message, "hint": hint}})
                 return
         first, *rest = failure_lines(message, hint)
@@ -109,16 +109,16 @@ class Console(Reporter):
             self._err.words(line)
 
     def trace(self) -> None:
-        """Write the traceback of the exception that is being handled."""
+        """Write the traceback of the current exception."""
         self._err.words(clean(traceback.format_exc().rstrip()))
 
     def document(self, value: Mapping[str, Any]) -> None:
-        """Write the one JSON document of this command."""
+        """Write the command's JSON document."""
         head = {"schema_version": SCHEMA_VERSION, "command": self.command}
         self._out.data(redact(json.dumps({**head, **value}, ensure_ascii=True, default=str)) + "\n")
 
     def result(self, document: Mapping[str, Any], show: Callable[[], object]) -> None:
-        """Write what a command found: its document with --json, else what `show` writes."""
+        """Write a command's result: its document with --json, else through `show`."""
         if self.as_json:
             self.document(document)
         else:
@@ -129,13 +129,13 @@ class Console(Reporter):
         self._out.data(f"{clean(text)}\n")
 
     def stream(self, pieces: Iterable[str]) -> None:
-        """Write a result to stdout as it comes, then end the line."""
+        """Write a result to stdout piece by piece, then end the line."""
         for piece in pieces:
             self._out.data(clean(piece))
         self.text("")
 
     def ask(self, text: str) -> None:
-        """Write a prompt for a line of input; the cursor stays behind it."""
+        """Write a prompt for a line of input, leaving the cursor after it."""
         self._err.words(text, "bold", end="")
 
     def table(self, title: str, columns: list[str], rows: list[list[str]]) -> None:
@@ -143,7 +143,7 @@ class Console(Reporter):
         self._out.table(title, columns, rows)
 
     def info_table(self, title: str, columns: list[str], rows: list[list[str]]) -> None:
-        """Write a table of what happens."""
+        """Write a table of progress information."""
         if not self.quiet:
             self._err.table(title, columns, rows)
 

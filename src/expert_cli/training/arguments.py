@@ -1,4 +1,4 @@
-"""`RunConfig` -> `TrainingArguments`: one table, nothing decided."""
+"""Converts a `RunConfig` into `TrainingArguments`: one table, no decisions."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from expert_cli.hardware.machine import has_package
 from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS
 from expert_cli.training.checkpoint import LEAST
 
-REPORT_PACKAGES = {"azure_ml": "azureml", "flyte": "flytekit"}  # the others are named as their packages are
+REPORT_PACKAGES = {"azure_ml": "azureml", "flyte": "flytekit"}  # the others have the names of their packages
 
 
 def training_arguments(run: RunConfig, checkpoints: Path, **more: Any) -> TrainingArguments:
-    """Return the Trainer's arguments for this run. more: of a Trainer that is not ours. Raises EnvironmentProblem."""
+    """Return the Trainer's arguments for this run. more: for a stock Trainer. Raises EnvironmentProblem."""
     for name in run.watch.report_to:
         if not has_package(package := REPORT_PACKAGES.get(name, name)):
             hint = f"pip install {package}, or take it out of report_to"
             raise EnvironmentProblem(f"report_to: {name} is not installed", hint)
     optim, watch, compute, loader = run.optim, run.watch, run.compute, run.loader
-    # Where checkpoints go by time alone, the best step is saved when it is found.
+    # If checkpoints are saved by time alone, the best step is saved when it is found.
     by_time = watch.load_best_model_at_end and watch.save_strategy == "no"
     settings = {
         "output_dir": str(checkpoints),
@@ -34,18 +34,18 @@ def training_arguments(run: RunConfig, checkpoints: Path, **more: Any) -> Traini
         "per_device_eval_batch_size": optim.batch_size,
         "gradient_accumulation_steps": optim.gradient_accumulation_steps,
         "learning_rate": optim.learning_rate,
-        # one_cycle is ours (trainer.py); the Trainer only wants a name it knows.
+        # one_cycle is created in trainer.py; the Trainer only needs a known name.
         "lr_scheduler_type": "constant" if optim.scheduler == "one_cycle" else optim.scheduler,
         "lr_scheduler_kwargs": dict(optim.scheduler_kwargs),
         "warmup_steps": optim.warmup,
         "weight_decay": optim.weight_decay,
         "max_grad_norm": optim.max_grad_norm,
-        # transformers knows the paged one by its width alone
+        # transformers has a name for the paged one of 8 bits alone
         "optim": "paged_adamw_32bit" if optim.optim == "paged_adamw" else optim.optim,
         "neftune_noise_alpha": optim.neftune_noise_alpha,
         "logging_steps": watch.logging_steps,
         "logging_first_step": True,
-        "logging_nan_inf_filter": False,  # it asks the device at every step, and shows a NaN as 0.0
+        "logging_nan_inf_filter": False,  # it would synchronize at every step, and replace NaN by 0.0
         "report_to": [name for name in watch.report_to if name != "tensorboard"] or "none",
         "eval_strategy": watch.eval_strategy,
         "eval_steps": watch.eval_steps,
@@ -62,7 +62,7 @@ def training_arguments(run: RunConfig, checkpoints: Path, **more: Any) -> Traini
         "use_cpu": compute.device == "cpu",
         "bf16": compute.dtype == "bf16",
         "fp16": compute.dtype == "fp16",
-        "tf32": compute.tf32 or None,  # False would raise where there is none; `set_flags` switches it off
+        "tf32": compute.tf32 or None,  # False would raise without TF32; `set_flags` disables it
         "remove_unused_columns": False,
         "disable_tqdm": True,
     }

@@ -1,5 +1,5 @@
-"""When a run saves by the clock and stops, what every step begins with, and what a run tells while it runs: the progress line
-and metrics.jsonl. The rest is transformers' DefaultFlowCallback.
+"""Callbacks: seeding of steps, saving by time, stopping, the progress line and metrics.jsonl. transformers'
+DefaultFlowCallback does the rest.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ LOGGED = ("loss", "grad_norm", "learning_rate", EVAL_LOSS, "epoch")
 
 
 class StepCallback(TrainerCallback):
-    """Seeds every step, saves by the clock and at the end, logs the last step, and stops a run that is asked to stop.
+    """Seeds every step, saves by time and at the end, logs the last step, and stops a run on request.
 
-    In the step that ends an epoch, saving waits for `on_epoch_end`: the checkpoint then holds the evaluation of its step.
+    In the last step of an epoch, saving waits for `on_epoch_end`, so that the checkpoint includes the evaluation of its step.
     """
 
     def __init__(self, watch: LogSaveEvalConfig, steps_per_epoch: int, stop_asked: Callable[[], bool]) -> None:
-        """stop_asked: whether the run shall stop; any of several processes may be asked."""
+        """stop_asked: whether to stop; of several processes any may be asked."""
         self.every_s, self._since = watch.save_every_s, time.monotonic()
         self.writes = watch.save_strategy != "no" or watch.save_every_s > 0
         self.steps_per_epoch = steps_per_epoch
@@ -43,31 +43,31 @@ class StepCallback(TrainerCallback):
         self._saved = -1
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Take the intervals that are asked for now, not those that a checkpoint remembers."""
+        """Take the intervals from the current arguments, not from a checkpoint."""
         state.compute_steps(args, state.max_steps)
 
     def on_step_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Seed by step and process: dropout is the same whether a run was resumed or not, by as many processes."""
+        """Seed by step and process, so that dropout is the same in a resumed run, with the same number of processes."""
         torch.manual_seed(seed_of(args.seed, state.global_step, args.process_index))
 
     def on_substep_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Stop within a step: what it has of gradients is dropped."""
+        """Stop within a step and drop its gradients so far."""
         if all_reduce_any(self.stop_asked())[0]:
             control.should_training_stop = self.stopped = True
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Say what is due after this step."""
+        """Decide what is due after this step."""
         last = state.global_step == state.max_steps
         control.should_log |= last
         if state.global_step % self.steps_per_epoch and not last:
             self._save_or_stop(control)
 
     def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Look again: an evaluation may have taken minutes."""
+        """Check again: an evaluation may have taken minutes."""
         self._save_or_stop(control)
 
     def on_epoch_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Say what is due after this epoch; a run that stops within one is neither evaluated nor written twice."""
+        """Decide what is due after this epoch; a run that stops within one is neither evaluated nor saved twice."""
         if state.global_step == state.max_steps or control.should_training_stop:
             control.should_save |= self.writes
         self._save_or_stop(control)
@@ -77,7 +77,7 @@ class StepCallback(TrainerCallback):
             control.should_save = False
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Remember of which step there is a checkpoint, and when it was written."""
+        """Remember the step and time of the latest checkpoint."""
         self._saved, self._since = state.global_step, time.monotonic()
 
     def _save_or_stop(self, control: TrainerControl) -> None:
@@ -89,13 +89,13 @@ class StepCallback(TrainerCallback):
 
 
 def seed_of(seed: int, step: int, rank: int) -> int:
-    """Return a 63-bit number for a seed, a step and a process; neighbors have nothing in common."""
+    """Return a 63-bit number for a seed, a step and a process, unrelated to its neighbors."""
     value = (seed * 0x9E3779B97F4A7C15 + step * 0xBF58476D1CE4E5B9 + rank * 0x94D049BB133111EB) & (2**64 - 1)
     return int(mixed(np.array([value], np.uint64), 0)[0]) >> 1
 
 
 class MetricsCallback(TrainerCallback):
-    """Writes one line of metrics.jsonl a logged step, adds what it measures to `logs`, and moves the progress bar."""
+    """Writes a line of metrics.jsonl for each logged step, adds its measurements to `logs`, and moves the progress bar."""
 
     bar: Bar
 
@@ -108,10 +108,10 @@ class MetricsCallback(TrainerCallback):
         peak: float,
         warning: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Take what the trainer counts, and the file to append to; `bar` is set before training.
+        """Take the trainer's counts and the file to append to; `bar` is set before training.
 
-        flops, peak: what a token costs, and the most that all processes' GPUs do in a second; 0: not known.
-        warning: is told, once, of GPU memory that lies in the host's.
+        flops, peak: of a token, and the peak of all GPUs in FLOP/s; 0 if unknown. warning: reports once that GPU memory has
+        spilled into host memory.
         """
         self.progress, self.timer, self.metrics = progress, timer, metrics
         self.flops, self.peak, self.warning = flops, peak, warning
@@ -120,28 +120,28 @@ class MetricsCallback(TrainerCallback):
         self._measured: dict[str, Any] = {}
 
     def done_here(self) -> Done:
-        """Return what this process did: after a resume, not what the checkpoint says that others did before."""
+        """Return what this process did itself: after a resume without the counts in the checkpoint."""
         progress, first = self.progress, self._first
         return Done(progress.real - first.real, progress.trained - first.trained, progress.seconds - first.seconds)
 
     def mfu(self) -> float | None:
-        """Return the share of the peak that training here reached; None where no peak is known."""
+        """Return the model FLOPs utilization of this training; None if the peak is unknown."""
         here = self.done_here()
         return self.flops.of(here.real, here.trained) / max(1e-9, here.seconds) / self.peak if self.peak else None
 
     @property
     def peak_memory_mb(self) -> float:
-        """The most memory allocated on the GPU in training; on a CPU the largest resident set at the end of a step."""
+        """The largest memory allocated on the GPU in training; on a CPU the largest resident set at the end of a step."""
         peak = self.timer.device.held("max_memory_allocated")
         return self._peak_mb if peak is None else peak / MB
 
     @property
     def memory_mb(self) -> float:
-        """The memory that the run uses now."""
+        """The memory in use now."""
         return (self.timer.device.held("memory_allocated") or 0) / MB
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Start the clock, and the peak of memory: what came before, batches that did not fit among it, is not training."""
+        """Start clock and peak memory: what came before, including batches that did not fit, is not training."""
         progress = self.progress
         self._first = self._before = Done(progress.real, progress.trained, progress.seconds)
         self._started = time.monotonic()
@@ -156,12 +156,12 @@ class MetricsCallback(TrainerCallback):
         self.bar.update(state.global_step, self._note(now))
 
     def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Stop both clocks at once: the last step's evaluation and checkpoint are in the seconds as in the shares."""
+        """Stop both clocks at once, so that seconds and shares both include the last evaluation and checkpoint."""
         self._count_seconds()
         self.timer.lap()
 
     def on_log(self, args: Any, state: TrainerState, control: Any, logs: Any = None, **_: Any) -> None:
-        """Append a line to metrics.jsonl. What was evaluated by now is in the seconds of a checkpoint that follows."""
+        """Append a line to metrics.jsonl. The seconds in a later checkpoint include evaluations up to now."""
         self._count_seconds()
         logs = {} if logs is None else logs
         logged = {name: value for name, value in logs.items() if name in LOGGED}
@@ -181,7 +181,7 @@ class MetricsCallback(TrainerCallback):
         self.progress.seconds = self._first.seconds + time.monotonic() - self._started
 
     def _measure(self) -> dict[str, Any]:
-        """Return what happened since the last time."""
+        """Return the measurements since the last call."""
         wall, shares = self.timer.lap()
         progress, before = self.progress, self._before
         real, trained = progress.real - before.real, progress.trained - before.trained

@@ -1,11 +1,11 @@
-"""Forward and backward of a micro-batch as one CUDA graph, recorded once and replayed for every other micro-batch.
+"""Records forward and backward of a micro-batch as one CUDA graph, which is replayed for every other micro-batch.
 
-A batch is copied into fixed buffers, the graph reads them and adds to the gradients in place; clipping and AdamW are graphs of
-their own, on the flat buffer. Optimizers of bitsandbytes run eagerly behind the replay: they launch on another stream (pull
-2050). Not `make_graphed_callables`, which may corrupt accumulated gradients (pytorch issue 181723).
+A batch is copied into fixed buffers; the graph reads them and adds to the gradients in place. Clipping and AdamW are graphs of
+their own, on the flat buffer. Optimizers of bitsandbytes run eagerly after the replay, because they launch on another stream
+(pull 2050). `make_graphed_callables` is not used: it may corrupt accumulated gradients (pytorch issue 181723).
 
-A graph meets cards and drivers that nobody here has, so it is proven before it is trusted: the first micro-batch runs eagerly
-and by replay from one seed, and twice by replay.
+A graph may run on cards and drivers that were never tested, so it is verified first: from one seed, the first micro-batch must
+give the same loss and gradients eagerly and by replay, and two replays twice the gradients.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ import torch
 
 from expert_cli.hardware.devices import Device
 
-LOSS_TOLERANCE, NORM_TOLERANCE = 1e-3, 1e-2  # of a replay, relatively to the eager step
+LOSS_TOLERANCE, NORM_TOLERANCE = 1e-3, 1e-2  # of a replay, relative to the eager step
 Work = Callable[[], Any]
-"""What is recorded; it returns the same tensors at every replay."""
+"""Work to record; it must return the same tensors at every replay."""
 
 
 class CudaGraphs:
-    """Records work in CUDA graphs that share their memory. Calling it returns what replays the work."""
+    """Records work as CUDA graphs with a common memory pool; a call returns the function that replays the work."""
 
     def __init__(self) -> None:
-        """Make the stream of all recordings: what runs before one must run on it, too."""
+        """Create the stream for all recordings; warm-up runs must use it, too."""
         self.stream: Any = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         self.pool = torch.cuda.graph_pool_handle()
 
@@ -40,9 +40,9 @@ class CudaGraphs:
         return done
 
     def __call__(self, work: Work) -> Work:
-        """Record the work, which must have been warmed up."""
+        """Record the work after its warm-up."""
         graph = torch.cuda.CUDAGraph()
-        # thread_local: the thread that pins batches allocates meanwhile
+        # thread_local: meanwhile the pinning thread allocates memory
         with torch.cuda.graph(graph, pool=self.pool, stream=self.stream, capture_error_mode="thread_local"):
             done = work()
 
@@ -54,11 +54,11 @@ class CudaGraphs:
 
 
 class NotCaptured(Exception):
-    """A recorded step is not what the eager one is; the message says what differed."""
+    """A recorded step differs from the eager one; the message says how."""
 
 
 class CapturedStep:
-    """A step over fixed buffers. Its parameters' gradients are those of `gradient`, which every replay adds to."""
+    """A training step over fixed buffers. Every replay adds to `gradient`, which holds its parameters' gradients."""
 
     def __init__(
         self,
@@ -68,10 +68,10 @@ class CapturedStep:
         graphs: Any,
         seed: int,
     ) -> None:
-        """Record and prove. Raises NotCaptured, or whatever the recording raises; the gradients are zero in any case.
+        """Record and verify. Raises NotCaptured, or any error of the recording; the gradients are zero in any case.
 
-        loss_of: a batch -> its summed loss. batch: of the run, on the device; all have its shapes. graphs: records and warms
-        up, as `CudaGraphs` does.
+        loss_of: batch -> summed loss. batch: one of the run, on the device; all have its shapes. graphs: records and warms up,
+        as `CudaGraphs` does.
         """
         self._fixed = {name: value for name, value in batch.items() if not isinstance(value, torch.Tensor)}
         self.buffers = {name: value.clone() for name, value in batch.items() if isinstance(value, torch.Tensor)}
@@ -83,17 +83,17 @@ class CapturedStep:
             gradient.zero_()
 
     def take(self, batch: Mapping[str, Any], scale: float) -> None:
-        """Copy a batch into the buffers. scale: what its summed loss is multiplied by."""
+        """Copy a batch into the buffers. scale: factor of its summed loss."""
         for name, buffer in self.buffers.items():
             buffer.copy_(batch[name], non_blocking=True)
         self._scale.fill_(scale)
 
     def replay(self) -> torch.Tensor:
-        """Add the gradients of the batch that was taken; return its scaled loss, which the next replay overwrites."""
+        """Add the gradients of the batch in the buffers; return its scaled loss, which the next replay overwrites."""
         return self._replay()  # type: ignore[no-any-return]
 
     def seconds(self, device: Device) -> float:
-        """Return the time of a replay, the mean of five."""
+        """Return the mean time of five replays."""
         begin, end = device.event(), device.event()
         self.replay()
         begin.record()
@@ -111,9 +111,9 @@ class CapturedStep:
             return loss.detach()
 
         eagerly = partial(self._graphs.warm_up, work)
-        self._measured(eagerly)  # kernels are chosen and compiled
+        self._measured(eagerly)  # chooses and compiles kernels
         eager = self._measured(eagerly)
-        # Recorded over other tokens: a graph that does not read the buffers is found out.
+        # Recorded over other tokens, so that a graph which does not read the buffers fails the check.
         for name in ("input_ids", "targets"):
             self.buffers[name].copy_(batch[name].flip(-1))
         self._replay: Work = self._graphs(work)
@@ -139,10 +139,10 @@ def _require_alike(what: str, eager: float, replayed: float, tolerance: float) -
 
 
 class Recorded:
-    """Work that is done eagerly the first time, and recorded and replayed from then on, where that can be."""
+    """Work that runs eagerly the first time, and is recorded and replayed after that if possible."""
 
     def __init__(self, work: Work, graphs: Any) -> None:
-        """graphs: None where nothing is recorded."""
+        """graphs: None to record nothing."""
         self._work, self._graphs = work, graphs
         self._replay: Work | None = None
 
@@ -154,17 +154,17 @@ class Recorded:
             return self._work()
         done = self._graphs.warm_up(self._work)
         try:
-            self._replay = self._graphs(self._work)  # recording does nothing
+            self._replay = self._graphs(self._work)  # recording executes nothing
         except Exception:  # noqa: BLE001  whatever a driver says: no run ends because of it
             self._graphs = None
         return done
 
 
 class CapturedAdamW(torch.optim.AdamW):
-    """AdamW whose step is recorded. The learning rate stays a number for the schedule, and is written into a buffer."""
+    """AdamW with a recorded step. The schedule sets the learning rate as a number, which is copied into a buffer."""
 
     def __init__(self, parameters: Any, lr: float, graphs: CudaGraphs, **settings: Any) -> None:
-        """Take AdamW's settings, and who records."""
+        """Take AdamW's settings and the recorder."""
         super().__init__(parameters, lr=lr, **{**settings, "fused": True, "capturable": True})
         self._rate = torch.tensor(lr, device=self.param_groups[0]["params"][0].device)
         self._recorded = Recorded(super().step, graphs)

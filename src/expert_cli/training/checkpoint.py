@@ -51,8 +51,8 @@ from expert_cli.utils.files import (
 )
 from expert_cli.utils.reporter import Reporter
 
-CHECKPOINT_RULE = 3  # what stands in a checkpoint, and how; one of another rule is not read
-LEAST = 2  # checkpoints are kept: the newest may turn out damaged
+CHECKPOINT_RULE = 3  # version of a checkpoint's contents; others are not read
+LEAST = 2  # least number of checkpoints to keep: the newest may be damaged
 MANIFEST = "checkpoint.json"
 ADAPTER = "adapter_model.safetensors"
 ADAPTER_CONFIG = "adapter_config.json"
@@ -65,11 +65,11 @@ _LEFT = re.compile(r"\.(?:writing|removed)-[0-9]+")
 
 @dataclass(frozen=True)
 class CheckpointState:
-    """All that a run needs to go on.
+    """Everything that a run needs to continue.
 
-    adapter, adapter_config: as `model.adapter.adapter_parts` gives them. tensors: of the optimizer, and the losses. state:
-    everything else, as JSON; `identity` in it is what the run that goes on must have in common with this one. trainer_state:
-    transformers' TrainerState as JSON. path: the folder that it was read from.
+    adapter, adapter_config: from `model.adapter.adapter_parts`. tensors: of the optimizer, and the losses. state: everything
+    else as JSON; its `identity` must match the run that continues. trainer_state: transformers' TrainerState as JSON. path:
+    the folder it was read from.
     """
 
     adapter: Mapping[str, torch.Tensor]
@@ -81,13 +81,13 @@ class CheckpointState:
 
 
 def write(folder: Path, step: int, parts: CheckpointState) -> None:
-    """Write checkpoint-`step` into `folder`, all or nothing of it, and clean up after killed writers."""
+    """Write checkpoint-`step` into `folder` atomically, and delete what killed writers left."""
     home, beside, before = (folder / f"{name}-{step}" for name in ("checkpoint", ".writing", ".removed"))
     elsewhere = "give another folder with --output; the checkpoints before are intact"
     with disk_errors(f"cannot write a checkpoint in {folder}", elsewhere):
         folder.mkdir(parents=True, exist_ok=True)
         for left in [path for path in folder.iterdir() if _LEFT.fullmatch(path.name)]:
-            with suppress(OSError):  # somebody reads it
+            with suppress(OSError):  # it is being read
                 remove(left)
         try:
             beside.mkdir()
@@ -103,7 +103,7 @@ def write(folder: Path, step: int, parts: CheckpointState) -> None:
 
 
 def read(path: Path) -> CheckpointState:
-    """Verify a checkpoint and return what was written, tensors on the CPU. Raises IntegrityError."""
+    """Verify a checkpoint and return its contents, with tensors on the CPU. Raises IntegrityError."""
     if damage := _damage(path):
         raise IntegrityError(f"{path} is damaged: {damage}", "go on from another checkpoint: --resume PATH")
     config, state, trainer_state = (
@@ -113,7 +113,7 @@ def read(path: Path) -> CheckpointState:
 
 
 def latest_valid(folder: Path) -> tuple[Path | None, list[str]]:
-    """Return the good checkpoint that was written last, and a line for each damaged one that was written after it."""
+    """Return the last written intact checkpoint, and a line for each damaged one written after it."""
     damaged: list[str] = []
     for path in _newest_first(folder):
         damage = _damage(path)
@@ -124,9 +124,9 @@ def latest_valid(folder: Path) -> tuple[Path | None, list[str]]:
 
 
 def rotate(folder: Path, keep: int | None, protect: set[int]) -> None:
-    """Remove all but the `keep` newest checkpoints (None: all are kept) and the steps in `protect`.
+    """Delete all but the `keep` newest checkpoints (None: keep all) and the steps in `protect`.
 
-    At least LEAST are kept, and only those count whose files are all there in their sizes; what has no manifest is not ours.
+    At least LEAST are kept, counting only those with all files in their sizes; folders without a manifest are left alone.
     """
     if keep is None:
         return
@@ -138,14 +138,14 @@ def rotate(folder: Path, keep: int | None, protect: set[int]) -> None:
         if is_kept or not (path / MANIFEST).is_file():
             continue
         hidden = folder / f".removed-{_step(path)}"
-        with suppress(OSError):  # somebody reads it, or removes it by hand: what is hidden goes the next time
+        with suppress(OSError):  # it is being read or removed: what is hidden is deleted the next time
             path.rename(hidden)
             remove(hidden)
 
 
 def _fill(beside: Path, step: int, serial: int, parts: CheckpointState) -> None:
     """Write and sync all files of a checkpoint, its manifest last."""
-    json.dumps(parts.state)  # raises for what write_json would write as text
+    json.dumps(parts.state)  # raises for values that write_json would convert to text
     write_json(beside / STATE, parts.state)
     write_json(beside / ADAPTER_CONFIG, parts.adapter_config)
     write_json(beside / TRAINER_STATE_NAME, parts.trainer_state)
@@ -160,13 +160,13 @@ def _fill(beside: Path, step: int, serial: int, parts: CheckpointState) -> None:
 
 
 def _newest_first(folder: Path) -> list[Path]:
-    """Return the checkpoints by serial; those whose manifest does not tell it come first, to be named as damaged."""
+    """Return the checkpoints by descending serial; those without a readable one come first, to be reported as damaged."""
     found = [path for path in folder.glob("checkpoint-*") if _NAME.fullmatch(path.name)]
     return sorted(found, key=lambda path: (_serial(path) or sys.maxsize, _step(path)), reverse=True)
 
 
 def _step(path: Path) -> int:
-    """The step that a checkpoint's name tells, -1 for a name that tells none."""
+    """The step in a checkpoint's name, -1 for another name."""
     return int(path.name.rpartition("-")[2]) if _NAME.fullmatch(path.name) else -1
 
 
@@ -178,7 +178,7 @@ def _serial(path: Path) -> int | None:
 
 
 def _damage(path: Path, *, hashed: bool = True) -> str:
-    """Return what is wrong with a checkpoint, "" if nothing; without `hashed` by names and sizes alone."""
+    """Return what is wrong with a checkpoint, "" for nothing. hashed False: check names and sizes alone."""
     try:
         manifest = read_sealed(path / MANIFEST)
     except (OSError, ValueError) as error:
@@ -193,7 +193,7 @@ def _damage(path: Path, *, hashed: bool = True) -> str:
 def find_checkpoint(
     folder: Path, wanted: str, identity: Mapping[str, Any], drift: Collection[str], report: Reporter
 ) -> CheckpointState | None:
-    """Return the checkpoint to go on from: the newest good one ("auto"; None without any), or the one named."""
+    """Return the checkpoint to continue from: the newest intact one ("auto"; None if there is none), or the named one."""
     if wanted == AUTO:
         path, damaged = latest_valid(folder)
         for line in damaged:
@@ -216,7 +216,7 @@ def find_checkpoint(
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """Writes a run's checkpoints, and puts one, `resumed`, into its trainer. identity: what must be the same."""
+    """Writes a run's checkpoints, and restores one, `resumed`, into its trainer. identity: what must be equal in both runs."""
 
     folder: Path
     identity: Mapping[str, Any]
@@ -224,7 +224,7 @@ class Checkpoints:
     status: RunStatus
 
     def save(self, trainer: ExpertTrainer) -> None:
-        """Write a checkpoint of the step just done and remove those that are not kept."""
+        """Write a checkpoint after the current step and delete old ones."""
         state, scaler, progress = trainer.state, trainer.accelerator.scaler, vars(trainer.progress)
         optimizer = trainer.optimizer.optimizer  # accelerate has wrapped it
         adapter, config = adapter_parts(trainer.model.model)
@@ -251,7 +251,7 @@ class Checkpoints:
         self.status.reached(state.global_step, state.max_steps)
 
     def restore(self, trainer: ExpertTrainer) -> None:
-        """Put the checkpoint into a trainer that is ready to train. Raises InputError if it does not fit the adapter."""
+        """Restore the checkpoint into a trainer that is ready to train. Raises InputError if it does not fit the adapter."""
         assert self.resumed is not None  # noqa: S101
         parts, optimizer = self.resumed, trainer.optimizer.optimizer
         try:
@@ -270,13 +270,13 @@ class Checkpoints:
         vars(trainer.progress).update(state["progress"], losses=parts.tensors["losses"].tolist())
 
     def load_best(self, trainer: ExpertTrainer) -> None:
-        """Put the adapter of the best evaluation into the model. Its checkpoint was never rotated away."""
+        """Load the adapter of the best evaluation, whose checkpoint is never deleted."""
         best = self.folder / f"checkpoint-{trainer.state.best_global_step}"
         load_adapter(trainer.model.model, read(best).adapter)
 
 
 def optimizer_parts(optimizer: Any) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-    """Return the tensors and the numbers of an optimizer's state, by "number of the parameter.name"."""
+    """Return the tensors and the numbers of an optimizer's state, by "parameter number.name"."""
     tensors: dict[str, torch.Tensor] = {}
     numbers: dict[str, Any] = {}
     for number, (parameter, _) in enumerate(_parameters(optimizer)):
@@ -286,9 +286,9 @@ def optimizer_parts(optimizer: Any) -> tuple[dict[str, torch.Tensor], dict[str, 
 
 
 def load_optimizer(optimizer: Any, tensors: Mapping[str, torch.Tensor], numbers: Mapping[str, Any]) -> None:
-    """Put back what `optimizer_parts` gave; tensors that are there already are written to, since a graph may hold them.
+    """Restore the state from `optimizer_parts` in place, because a graph may refer to existing tensors.
 
-    `load_state_dict` would cast states to the parameter's dtype, and bitsandbytes' puts paged states into ordinary memory.
+    `load_state_dict` would cast states to the parameter's dtype, and bitsandbytes' would move paged states to ordinary memory.
     """
     parameters = list(_parameters(optimizer))
     for key, value in {**tensors, **numbers}.items():
@@ -300,7 +300,7 @@ def load_optimizer(optimizer: Any, tensors: Mapping[str, torch.Tensor], numbers:
         elif name in state:
             state[name].copy_(value)
         elif parameter.device.type != "cpu" and getattr(optimizer, "is_paged", False) and name in ("state1", "state2"):
-            # in memory as bitsandbytes gives it to a new state
+            # in the kind of memory that bitsandbytes uses for a new state
             state[name] = optimizer.get_state_buffer(parameter, dtype=value.dtype).copy_(value)
         else:
             counts_on_cpu = name == "step" and not (group.get("capturable") or group.get("fused"))

@@ -1,4 +1,4 @@
-"""Hand model and documents to the Trainer and let it run."""
+"""Trains: passes model and documents to the Trainer."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ def fit(
     stop: StopRequest,
     callbacks: Sequence[TrainerCallback] = (),
 ) -> FitResult:
-    """Train the adapter in place. stop: entered. callbacks: people's own, called behind the tool's.
+    """Train the adapter in place. stop: a context that is already entered. callbacks: the user's, called after the tool's own.
 
-    Raises TrainingFailed: loss not finite, out of memory, a DoRA magnitude that stands still. Interrupted: asked to stop,
-    after a checkpoint was written.
+    Raises TrainingFailed: non-finite loss, out of memory, DoRA magnitudes that do not change. Interrupted: stopped on request,
+    after saving a checkpoint.
     """
     paths, resumed, status = RunPaths(run.output), checkpoints.resumed, checkpoints.status
     trainer = _trainer(model, data, run, kernels, checkpoints)
@@ -134,7 +134,7 @@ def _trainer(
 
 
 def _make_ready(trainer: ExpertTrainer, run: RunConfig, kernels: KernelPlan, report: Reporter) -> Kernel:
-    """Fit the step to the device's memory and record it; return what became of recording it."""
+    """Fit the step into the device's memory and record it; return what came of recording."""
     if trainer.timer.device.is_gpu and not run.compute.fsdp:
         fit_memory(trainer, run, report)
     elif run.compute.torch_compile:
@@ -151,7 +151,7 @@ def _make_ready(trainer: ExpertTrainer, run: RunConfig, kernels: KernelPlan, rep
 
 
 def _require_moved(model: PeftModel, before: dict[str, torch.Tensor]) -> None:
-    """DoRA's magnitudes must have moved; in bf16 they would not, and nothing else would tell."""
+    """Raise TrainingFailed if DoRA's magnitudes have not changed: in bf16 they may not, and nothing else would show it."""
     after = magnitudes(model)
     if before and all(torch.equal(old, after[name]) for name, old in before.items()):
         message = f"none of the {len(before)} DoRA magnitude vectors moved"
@@ -180,7 +180,7 @@ def _result(trainer: ExpertTrainer, metrics: MetricsCallback, capture: Kernel) -
 
 
 def _stop_reason(trainer: ExpertTrainer) -> str:
-    """Return why training ended where it did, in words."""
+    """Return in words why training ended."""
     state, watch, steps = trainer.state, trainer.watch, trainer.batches.schedule.steps
     if state.global_step == steps:
         return f"all {steps} steps of the schedule are done"

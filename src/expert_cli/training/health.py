@@ -1,4 +1,4 @@
-"""Loss and gradient norm of every step, and the end of a run that has gone wrong."""
+"""Checks loss and gradient norm of every step, and stops a run that has failed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from expert_cli.model.flat_parameters import FlatParameters
 
 @dataclass
 class TrainingState:
-    """What a run counts beside the Trainer: the loss of each step (mean per trained token), tokens, seconds in the loop."""
+    """The run's own counts: loss of each step (mean per trained token), tokens, seconds in the loop."""
 
     losses: list[float] = field(default_factory=list)
     real: int = 0
@@ -26,7 +26,7 @@ class TrainingState:
 
 
 class TrainingHealth:
-    """Reads what a step came to one step late: asking at once would wait for the GPU; on a CPU there is nothing to wait for."""
+    """Checks each step one step later, because reading its values at once would wait for the GPU; on a CPU at once."""
 
     def __init__(
         self, progress: TrainingState, gradients: FlatParameters, documents: Callable[[int], str], *, scaled: bool
@@ -38,7 +38,7 @@ class TrainingHealth:
         self._copied: Any = None
 
     def record(self, figures: torch.Tensor) -> None:
-        """Take loss, gradient norm and each tensor's norm of the step just done, fp32 [2 + tensors]."""
+        """Take loss, gradient norm and the norm of each tensor in the current step, fp32 [2 + tensors]."""
         self.flush()
         device = device_of(figures.device)
         if not device.is_gpu:
@@ -51,7 +51,7 @@ class TrainingHealth:
         self._copied.record()
 
     def flush(self) -> None:
-        """Read the figures that were not read yet. Raises TrainingFailed for a run that has gone wrong."""
+        """Check the values not read yet. Raises TrainingFailed for a failed run."""
         if self._unread is None:
             return
         if self._copied is not None:

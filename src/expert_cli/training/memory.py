@@ -1,6 +1,6 @@
-"""Does a full step fit the device's memory? Asked before the first step of a run, and of one that goes on, perhaps on another
-card. Where the step is recorded, recording it is the trial; else the largest micro-batch is run. What gives way, in this order:
-half the micro-batch at the same effective batch, activations (recomputed instead of kept), the copy of 4-bit weights.
+"""Makes a full step fit into the device's memory, before the first step of a new or resumed run. The trial is recording the
+step, or else running the largest micro-batch. What is given up, in this order: half of the micro-batch at the same effective
+batch, activations (recomputed instead of kept), the dequantized copy of 4-bit weights.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from expert_cli.utils.distributed import all_reduce_any
 from expert_cli.utils.reporter import Reporter
 
 MARGIN = 0.02
-"""Of the device's memory, this much must be left over in the step that is tried: later ones fragment it."""
+"""The share of the device's memory that the trial must leave free: later steps fragment it."""
 GAIN, ROOMY = 0.9, 0.8
-"""Micro-steps are merged where a pack then takes at most this share of the time, if so much of the memory is free."""
+"""Micro-steps are merged if a pack then takes at most this share of the time, and this share of memory is enough."""
 
 
 def fit_memory(trainer: ExpertTrainer, run: RunConfig, report: Reporter) -> None:
-    """Make a full step fit; `adjusted` has what was given up. All processes do the same. Raises TrainingFailed."""
+    """Make a full step fit; `adjusted` lists what was given up. All processes do the same. Raises TrainingFailed."""
     while all_reduce_any(not _fits(trainer))[0]:
         schedule = trainer.batches.schedule
         says = f"a full step of {schedule.batch_size} packs does not fit the GPU's memory"
@@ -53,7 +53,7 @@ def fit_memory(trainer: ExpertTrainer, run: RunConfig, report: Reporter) -> None
 
 
 def recompute(trainer: ExpertTrainer, run: RunConfig) -> bool:
-    """Switch activation checkpointing on in every layer; return whether that changed anything."""
+    """Enable gradient checkpointing in every layer; return whether that changed anything."""
     if run.compute.checkpointing != "off" or trainer.recomputes:
         return False
     enable_activation_checkpointing(trainer.model.base, "all", reentrant=False)
@@ -62,13 +62,13 @@ def recompute(trainer: ExpertTrainer, run: RunConfig) -> bool:
 
 
 def out_of_memory(trainer: ExpertTrainer, checkpoints: Path, go_on: str) -> TrainingFailed:
-    """Return the error of a run whose memory ran out in a later step; its hint is `go_on` with the next thing to give up."""
+    """Return the error for a run that ran out of memory in a later step, with what to give up next; `go_on`: the command."""
     kept = f"; the checkpoints in {checkpoints} are safe" if any(checkpoints.glob("checkpoint-*")) else ""
     schedule, optim = trainer.batches.schedule, trainer.optim_config
     remedy: dict[str, object] = {}
     if schedule.batch_size > 1:
         batch = _smaller(schedule).batch_size
-        # As it is written, which the processes that began the run are counted by; others may train now.
+        # As written in the manifest, by which the processes that began the run are counted; others may train now.
         packs = optim.batch_size * optim.gradient_accumulation_steps
         remedy = {"batch_size": batch, "gradient_accumulation_steps": packs // batch}
     elif not any(layer.gradient_checkpointing for layer in decoder_layers(trainer.model.base)):
@@ -81,18 +81,18 @@ def out_of_memory(trainer: ExpertTrainer, checkpoints: Path, go_on: str) -> Trai
 
 
 def _fits(trainer: ExpertTrainer) -> bool:
-    """Record a step, or run one, beside what later steps hold and the first does not; return whether it fitted."""
+    """Record or run a step, with memory reserved for what later steps hold; return whether it fitted."""
     device, optimizer = trainer.timer.device, trainer.optim_config.optim
     device.reset_peak()
     room = device.memory()[0] + (device.held("memory_reserved") or 0)
-    # paged states give way to the host's memory
+    # paged states move to host memory
     later = 0 if "paged" in optimizer else optimizer_bytes(trainer.flat.flat, optimizer)
     later += int(MARGIN * device.memory()[1]) if device.is_gpu else 0
     try:
         held = torch.empty(later, dtype=torch.uint8, device=trainer.args.device)
         trainer.try_step()
         del held
-        # Windows' driver moves what is too much to the host's memory without a word.
+        # Windows' driver silently moves the excess to host memory.
         return (device.held("max_memory_reserved") or 0) <= room
     except RuntimeError as error:
         if not is_out_of_memory(error):
@@ -101,11 +101,11 @@ def _fits(trainer: ExpertTrainer) -> bool:
         return False
     finally:
         trainer.flat.gradient.zero_()
-        device.empty_cache()  # the failed attempt's blocks have the wrong sizes; not in the loop
+        device.empty_cache()  # blocks of the failed attempt have the wrong sizes; not in the loop
 
 
 def _merge(trainer: ExpertTrainer, report: Reporter) -> None:
-    """Double the micro-batch at the same effective batch while the recorded step says that it is faster; all alike."""
+    """Double the micro-batch at the same effective batch while the recorded step gets faster; all processes alike."""
     device, asked = trainer.timer.device, trainer.batches.schedule
     while (schedule := trainer.batches.schedule).accumulation % 2 == 0:
         free, total = device.memory()

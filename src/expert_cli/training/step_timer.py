@@ -1,4 +1,4 @@
-"""Where the time of a run goes: seconds by phase, measured without waiting for the GPU."""
+"""Measures where the time of a run goes, by phase, without waiting for the GPU."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from expert_cli.runs.metrics import SHARES
 class StepTimer:
     """Adds up the time of every phase.
 
-    Each phase lies between two events of the device, read when the figures are asked for, so that on a GPU its own time counts.
-    "other" is what remains of the wall clock: the tool itself.
+    A phase lies between two events of the device, which are read later, so that a GPU's own time counts. "other" is the rest
+    of the wall-clock time: the tool itself.
     """
 
     def __init__(self, device: Device) -> None:
@@ -27,23 +27,23 @@ class StepTimer:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Count the block as `name`; phases are not nested."""
+        """Count the block as phase `name`; phases do not nest."""
         self.begin(name)
         yield
         self.end()
 
     def begin(self, name: str) -> None:
-        """Count what follows as `name`, until `end`."""
+        """Begin phase `name`, until `end`."""
         self._open = name, self.device.event(), self.device.event()
         self._open[1].record()
 
     def end(self) -> None:
-        """End the phase that was begun."""
+        """End the current phase."""
         self._open[2].record()
         self._pending.append(self._open)
 
     def lap(self) -> tuple[float, dict[str, float]]:
-        """Return the seconds since the last lap and the share of each phase in them; the shares sum to 1."""
+        """Return the seconds since the last lap, and each phase's share of them; the shares sum to 1."""
         if self._pending:
             self._pending[-1][2].synchronize()
         spent = dict.fromkeys(SHARES, 0.0)
@@ -58,7 +58,7 @@ class StepTimer:
         return wall, _shares(spent)
 
     def shares(self) -> dict[str, float]:
-        """Return the share of each phase in all laps so far."""
+        """Return each phase's share of all laps so far."""
         return _shares(self.totals)
 
 

@@ -1,9 +1,9 @@
-"""transformers' Trainer on packs: its loop and its callbacks, with a step that the host does not hold back.
+"""transformers' Trainer for packs: its loop and callbacks, with a training step that does not wait for the host.
 
     data -> buffers -> forward, backward (recorded once and replayed, or eager) -> all-reduce, clip -> optimizer
 
-Overridden is what the Trainer cannot know: packs by epoch, trained tokens counted on the CPU before anything is copied, the
-step (captured_step.py), one flat buffer of gradients whose norms nobody waits for, and sealed checkpoints.
+Overridden methods: packs by epoch, trained tokens counted on the CPU before anything is copied, the step (captured_step.py),
+one flat gradient buffer whose norms are read later, and verified checkpoints.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from expert_cli.utils.text import first_line
 
 
 class ExpertTrainer(Trainer):
-    """Trains a `CausalLoss` on packs; every step's loss is kept in `progress`, and nothing is written but by `checkpoints`.
+    """Trains a `CausalLoss` on packs. `progress` keeps the loss of every step; only `checkpoints` writes files.
 
-    captured: the recorded step; None: every step is eager. adjusted: what was given up for a step to fit, in words.
+    captured: the recorded step; None: all steps are eager. adjusted: what was given up to fit the step, in words.
     """
 
     model: Any
@@ -60,11 +60,11 @@ class ExpertTrainer(Trainer):
         graphs: Any = None,
         **kwargs: Any,
     ) -> None:
-        """Take what the Trainer's own arguments have no place for; the rest is theirs.
+        """Take what the Trainer's own arguments do not cover; kwargs are the Trainer's.
 
         batches: yields the packs of every micro-step of an epoch. checkpoints: writes and reads them
-        (`checkpoint.Checkpoints`). shape_of: what micro-batches are padded to; None: nothing. graphs: records the step (see
-        captured_step.py); None: every step is eager.
+        (`checkpoint.Checkpoints`). shape_of: returns what micro-batches are padded to; None: nothing. graphs: records the step
+        (captured_step.py); None: all steps are eager.
         """
         super().__init__(**kwargs)
         self.optim_config, self.watch, self.batches = optim_config, watch, batches
@@ -86,22 +86,22 @@ class ExpertTrainer(Trainer):
         self.use(batches.schedule)
 
     def use(self, schedule: Schedule) -> None:
-        """Take a schedule that may split the packs of a step in another way; before training."""
+        """Use a schedule that may divide the packs of a step differently; before training."""
         self.batches.schedule = schedule
-        torch.compiler.reset()  # beside layers compiled for another shape, the next would be compiled for any
+        torch.compiler.reset()  # layers compiled for another shape would be recompiled with dynamic shapes
         self.data_collator = replace(self.data_collator, shape=self._shape_of(schedule))
         self.args.max_steps = schedule.steps
         self.args.per_device_train_batch_size = self._train_batch_size = schedule.batch_size
         self.args.gradient_accumulation_steps = schedule.accumulation
 
     def try_step(self) -> None:
-        """Record the step, where graphs are asked for; else run the largest micro-batch. Raises torch's error."""
+        """Record the step if graphs are used; else run the largest micro-batch. Raises torch's errors."""
         if self.graphs is not None and self._capture():
             return
         self.accelerator.backward(self.model(**self._largest_batch()))
 
     def _largest_batch(self) -> Batch:
-        """Return a micro-batch on the device that takes as much memory as any; of a fixed shape, all are alike."""
+        """Return a micro-batch, on the device, that needs the most memory; with a fixed shape all need the same."""
         shape = self.data_collator.shape
         if shape is None:
             packs = self.train_dataset.longest(self.batches.schedule.batch_size)
@@ -109,7 +109,7 @@ class ExpertTrainer(Trainer):
         return self.on_device(self.data_collator([self.train_dataset[place] for place in next(iter(self.batches))]))
 
     def _capture(self) -> bool:
-        """Record the step and prove it; where that fails every step is eager, and `not_captured` says why."""
+        """Record and verify the step. If that fails all steps are eager, and `not_captured` says why."""
         self.captured, batch = None, self._largest_batch()
         self.model.train()
         # Recomputed layers with dropout read the random state, which a recording forbids (pytorch issue 162504).
@@ -117,7 +117,7 @@ class ExpertTrainer(Trainer):
         noise = activate_neftune(self.model, self.neftune_noise_alpha) if self.neftune_noise_alpha else None
         try:
             self.captured = CapturedStep(self.model, self.flat.gradient, batch, self.graphs, self.args.seed)
-        except Exception as error:  # whatever a card or a driver says: such a run is eager
+        except Exception as error:  # whatever a card or driver raises, the run continues eagerly
             if is_out_of_memory(error) and not kept:
                 raise
             self.graphs, self.not_captured = None, first_line(error)
@@ -132,11 +132,11 @@ class ExpertTrainer(Trainer):
     # data
 
     def get_train_dataloader(self) -> DataLoader[Batch]:
-        """Return the batches of an epoch, which its `set_epoch` says."""
+        """Return the batches of an epoch, which is set by its `set_epoch`."""
         return self.loader(self.train_dataset, self.batches, self.data_collator)
 
     def loader(self, dataset: Dataset[Any], batches: PackedBatchSampler, collate: Collator) -> DataLoader[Batch]:
-        """Return a loader with the manifest's settings; its workers go on from epoch to epoch, as long as it lives."""
+        """Return a loader with the manifest's settings; its workers live as long as it does, across epochs."""
         workers = self.args.dataloader_num_workers
         loader: Any = DataLoader(
             dataset,
@@ -148,13 +148,13 @@ class ExpertTrainer(Trainer):
             persistent_workers=workers > 0,
             worker_init_fn=leave_signals,
         )
-        loader.set_epoch = batches.set_epoch  # which the Trainer calls
+        loader.set_epoch = batches.set_epoch  # called by the Trainer
         return loader  # type: ignore[no-any-return]
 
     def get_batch_samples(
         self, epoch_iterator: Iterator[Batch], num_batches: int, device: Any
     ) -> tuple[list[Batch], int]:
-        """Return the micro-batches of a step and its trained tokens, of all processes together."""
+        """Return the micro-batches of a step, and the trained tokens of all processes in it."""
         with self.timer.phase("data"):
             batches = [next(epoch_iterator) for _ in range(num_batches)]
         counts = ((batch["trained_tokens"], batch["real_tokens"], batch["input_ids"].numel()) for batch in batches)
@@ -166,7 +166,7 @@ class ExpertTrainer(Trainer):
         return batches, trained
 
     def on_device(self, batch: Batch) -> Batch:
-        """Return what the model is given of a batch, on its device."""
+        """Return the model's inputs of a batch, on its device."""
         return {
             name: value.to(self.args.device, non_blocking=True) if isinstance(value, torch.Tensor) else value
             for name, value in batch.items()
@@ -194,12 +194,12 @@ class ExpertTrainer(Trainer):
         return loss
 
     def compute_loss(self, model: Any, inputs: Batch, num_items_in_batch: Any = None, **_: Any) -> torch.Tensor:  # type: ignore[override]
-        """Return the loss per trained token of a step, as far as a micro-batch has part in it; processes average it."""
+        """Return a micro-batch's share of the step's loss per trained token; processes average it."""
         loss: torch.Tensor = model(**inputs) * (self.batches.schedule.processes / num_items_in_batch)
         return loss
 
     def _clip_grad_norm(self, model: Any) -> torch.Tensor:
-        """Average over processes, clip, and note the step's figures; return the norm before clipping, on the device."""
+        """Average over processes, clip, and record the step's values; return the norm before clipping, on the device."""
         self.timer.begin("optimizer")
         if (processes := self.batches.schedule.processes) > 1:
             for tensor in (self.flat.gradient, self._step_loss):
@@ -215,7 +215,7 @@ class ExpertTrainer(Trainer):
         return norms[0]
 
     def _get_grad_norm(self, model: Any, grad_norm: torch.Tensor | None = None) -> torch.Tensor:
-        """Return the norm; with `max_grad_norm` 0 nobody has asked for it yet."""
+        """Return the norm; with `max_grad_norm` 0 it has not been computed yet."""
         return self._clip_grad_norm(model) if grad_norm is None else grad_norm
 
     def _documents(self, step: int) -> str:
@@ -231,18 +231,18 @@ class ExpertTrainer(Trainer):
     def _init_training_state(
         self, max_steps: int, steps_per_epoch: int, epochs: int, *settings: Any
     ) -> tuple[int, int]:
-        """Return the epochs and micro-steps that are done; all, where the run has ended: the Trainer would do one more step."""
+        """Return the epochs and micro-steps done; of a finished run all, because the Trainer would do another step."""
         done: tuple[int, int] = super()._init_training_state(max_steps, steps_per_epoch, epochs, *settings)
         return (epochs, 0) if self.state.global_step >= max_steps or self.stopped_early else done
 
     @property
     def stopped_early(self) -> bool:
-        """Whether evaluations were no better so many times in a row that early stopping ended the run."""
+        """Whether early stopping has ended the run: no better evaluation for so many times in a row."""
         watching = [one for one in self.callback_handler.callbacks if isinstance(one, EarlyStoppingCallback)]
         return any(one.early_stopping_patience_counter >= one.early_stopping_patience for one in watching)
 
     def _prepare_for_training(self, *settings: Any) -> tuple[Any, Any]:
-        """Hand callbacks the model that people know, not the one that returns its loss alone."""
+        """Give callbacks the actual model, not the module that returns its loss."""
         model, graphs = self.model.model, self.graphs
         self._clip = Recorded(partial(self.flat.clip, self.args.max_grad_norm), graphs)
         self.refresh = Recorded(partial(refresh_norms, model), graphs if getattr(model, "dora_layers", []) else None)
@@ -251,7 +251,7 @@ class ExpertTrainer(Trainer):
         return prepared
 
     def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
-        """Make the optimizer of the flat buffer; Adafactor's, which looks at rows and columns, of the tensors."""
+        """Create the optimizer for the flat buffer; for Adafactor, which needs rows and columns, for the tensors."""
         kind, settings = self.get_optimizer_cls_and_kwargs(self.args, model or self.model)
         settings["weight_decay"] = self.args.weight_decay
         if kind is torch.optim.AdamW and self.captured is not None:
@@ -261,7 +261,7 @@ class ExpertTrainer(Trainer):
         return self.optimizer  # type: ignore[no-any-return]
 
     def create_scheduler(self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None) -> LRScheduler:
-        """Make the learning-rate schedule; transformers has no one_cycle, which rises and falls again within the steps."""
+        """Create the learning-rate schedule; transformers lacks one_cycle, which rises and falls within the steps."""
         kind, given = self.optim_config.scheduler, dict(self.optim_config.scheduler_kwargs)
         try:
             if kind != "one_cycle":
@@ -270,7 +270,7 @@ class ExpertTrainer(Trainer):
             settings: dict[str, Any] = {"pct_start": min(1.0, warmup) or 0.3, "cycle_momentum": False, **given}
             rate, steps = self.args.learning_rate, num_training_steps + 1
             self.lr_scheduler = OneCycleLR(optimizer or self.optimizer, max_lr=rate, total_steps=steps, **settings)
-        except (TypeError, ValueError, ArithmeticError) as error:  # a setting is missing, or makes no sense
+        except (TypeError, ValueError, ArithmeticError) as error:  # a setting is missing or invalid
             told = f"lr_scheduler {kind} with lr_scheduler_kwargs {given}: {first_line(error)}"
             raise InputError(told, "set them as transformers' schedule of this name takes them") from error
         self._created_lr_scheduler = True
@@ -291,7 +291,7 @@ class ExpertTrainer(Trainer):
         return metrics
 
     def _loss_and_tokens(self, packs: PackedDataset) -> Any:
-        """Return the sum of the losses of some packs and their trained tokens, of all processes together, fp64 [2]."""
+        """Return the summed loss of some packs and their trained tokens, over all processes, fp64 [2]."""
         schedule = self.batches.schedule
         share = once_in_turn(schedule, len(packs), self.args.process_index)
         collate = self.data_collator if self.captured is None else replace(self.data_collator, shape=None)
@@ -313,12 +313,12 @@ class ExpertTrainer(Trainer):
         if is_better:
             self.state.best_global_step = self.state.global_step  # whatever the save_strategy
         self.control.should_save = asked or (is_better and self.args.load_best_model_at_end)
-        return self.control.should_save  # which save_strategy "best" takes for an answer
+        return self.control.should_save  # save_strategy "best" uses the returned value
 
     # checkpoints
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        """Write a checkpoint of the step just done, once nothing in it has gone wrong."""
+        """Write a checkpoint after the current step, once its values are known to be good."""
         self.health.flush()
         if self.args.load_best_model_at_end and self.state.best_global_step:
             self.state.best_model_checkpoint = f"{self.args.output_dir}/checkpoint-{self.state.best_global_step}"
@@ -327,7 +327,7 @@ class ExpertTrainer(Trainer):
                 self.checkpoints.save(self)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        """Put the checkpoint into adapter, optimizer and schedule: all of them are there by now."""
+        """Restore the checkpoint into adapter, optimizer and schedule, which all exist by now."""
         if checkpoint is not None:
             self.checkpoints.restore(self)
             refresh_norms(self.model.model)
@@ -339,19 +339,19 @@ class ExpertTrainer(Trainer):
         """Do nothing: every step seeds itself."""
 
     def _load_best_model(self) -> None:
-        """Put the adapter of the best evaluation into the model; its checkpoint was never rotated away."""
+        """Load the adapter of the best evaluation, whose checkpoint is never deleted."""
         self.checkpoints.load_best(self)
         refresh_norms(self.model.model)
 
 
 class AfterUpdate(TrainerCallback):
-    """Takes DoRA's norms anew after every step of the optimizer."""
+    """Recomputes DoRA's norms after every optimizer step."""
 
     def __init__(self, trainer: ExpertTrainer) -> None:
-        """Take whose step it is."""
+        """Take the trainer."""
         self.trainer = trainer
 
     def on_optimizer_step(self, *_: Any, **__: Any) -> None:
-        """End the phase that clipping began."""
+        """Recompute them, and end the phase that clipping began."""
         self.trainer.refresh()
         self.trainer.timer.end()
