@@ -1,4 +1,4 @@
-"""Where an adapter comes from: what its folder, and the run directory around it, tell."""
+"""Finds out where an adapter comes from, by its folder and the run directory around it."""
 
 from __future__ import annotations
 
@@ -21,25 +21,24 @@ from expert_cli.utils.redaction import redact
 WEIGHTS = "adapter_model.safetensors"
 CONFIG = "adapter_config.json"
 BASE = "base_model.json"
-"""What the base model was in training: its name and hash, how its weights were held, how it was prompted."""
+"""Describes the base model in training: name and hash, quantization, prompt format."""
 EXPERT_CONFIG = "expert.json"
 """How the expert is asked: `inference/expert_config.py`."""
 
 
 PROMPTING = ("system_prompt", "chat_template", "chat_template_kwargs")
-"""What of a run's model says how prompts are written, beside `prompt_template`."""
+"""Settings of a run's model that decide how prompts are written, beside `prompt_template`."""
 
 
 @dataclass(frozen=True)
 class AdapterOrigin:
-    """An adapter folder and its making; "" and None for what nothing tells (an adapter outside of a run directory).
+    """An adapter folder and its origin; "" and None for what is unknown (an adapter outside a run directory).
 
-    template: the fingerprint of the prompt template. system_prompt: None = not written. chat_template,
-    chat_template_kwargs: the manifest's own, as `ModelConfig` has them. quantization: of the base model that an exported
-    adapter is for. store: the token store of its rows. manifest: the file it was trained from, which may be gone.
-    dtype: what training computed in. expert_config: the file that says how it is asked; for a checkpoint, that of its run's
-    adapter. schema_prompt: what training showed of databases; None = nothing. sealed: whether its run has their hashes in
-    COMPLETE, and so the files are as they were written.
+    template: the fingerprint of the prompt template. system_prompt: None = not written. chat_template, chat_template_kwargs:
+    the manifest's own, as in `ModelConfig`. quantization: of the base model that an exported adapter is for. store: the token
+    store of its rows. manifest: the file it was trained from, which may be gone. dtype: of training. expert_config: the file
+    that says how it is asked; for a checkpoint, that of its run's adapter. schema_prompt: how training showed databases; None
+    = not at all. sealed: whether its run recorded the files' hashes in COMPLETE.
     """
 
     adapter: Path
@@ -59,36 +58,36 @@ class AdapterOrigin:
     sealed: bool = False
 
     def require_base(self, name: str, sha256: str) -> None:
-        """Raise InputError where the adapter was trained on another base model; what nothing tells is not compared."""
+        """Raise InputError if the adapter was trained on another base model; unknown values are not compared."""
         if self.base_sha256 and self.base_sha256 != sha256:
             told = f"{self.adapter} was trained on {self.base_model} ({self.base_sha256[:12]}), {name} is {sha256[:12]}"
             raise InputError(told, "name the base model it was trained on: --base-model")
 
     def fits_template(self, fingerprint: str) -> bool:
-        """Whether a prompt template may be that of training; files tell it without what looks like a secret in it."""
+        """Whether a prompt template may be that of training; files record it without what looks like a secret."""
         return self.template in ("", fingerprint, redact(fingerprint))
 
     @property
     def knows_system_prompt(self) -> bool:
-        """Whether anything tells the system prompt of training."""
+        """Whether the system prompt of training is known."""
         return self.run is not None or self.expert_config is not None
 
     def prompting(self, model: ModelConfig) -> ModelConfig:
-        """Return a run's model, prompted as in training, where anything tells how."""
+        """Return a run's model with the prompt settings of training, as far as they are known."""
         if not self.knows_system_prompt:
             return model
         return replace(model, **{name: getattr(self, name) for name in PROMPTING})
 
 
 def find_adapter(folder: Path) -> AdapterOrigin:
-    """Return the adapter in `folder`: a run directory, its adapter, or one of its checkpoints; raise InputError without one."""
+    """Return the adapter in `folder`: a run directory, an adapter, or a checkpoint. Raises InputError without one."""
     found = next((path for path in (folder, RunPaths(folder).adapter) if (path / CONFIG).is_file()), None)
     if found is None:
         raise InputError(f"{folder}: no adapter there", "give a run directory, or the folder adapter/ in one")
     if not (found / WEIGHTS).is_file():
         raise InputError(f"{found}: no {WEIGHTS}", "weights in other formats can run code when they are read: not used")
     adapter = found.resolve()
-    told = read_json(adapter / BASE)  # what stays with an adapter that has left its run
+    told = read_json(adapter / BASE)  # stays with an adapter that is moved out of its run
     base = str(told.get("name") or read_json(adapter / CONFIG).get("base_model_name_or_path") or "")
     run = next((path for path in list(adapter.parents)[:2] if RunPaths(path).run_json.is_file()), None)
     sealed = _require_sealed(run, adapter) if run else False
@@ -98,7 +97,7 @@ def find_adapter(folder: Path) -> AdapterOrigin:
     asked = next((path for path in places if path.is_file()), None)
     prompting = read_json(asked) if asked else part(recorded, "config", "model")
     computed_in = part(recorded, "config", "compute").get("dtype")
-    # expert.json has an object, run.json a list of pairs
+    # an object in expert.json, a list of pairs in run.json
     pairs = part(prompting, "chat_template_kwargs").items() or items(prompting, "chat_template_kwargs")
     return AdapterOrigin(
         adapter,
@@ -120,7 +119,7 @@ def find_adapter(folder: Path) -> AdapterOrigin:
 
 
 def _require_sealed(run: Path, adapter: Path) -> bool:
-    """Whether COMPLETE of a run seals the adapter in it. Raises IntegrityError where a file is not what was sealed."""
+    """Whether a run's COMPLETE records the adapter. Raises IntegrityError if a file differs from it."""
     try:
         lines = RunPaths(run).complete.read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -135,7 +134,7 @@ def _require_sealed(run: Path, adapter: Path) -> bool:
 
 
 def _shown(recorded: object) -> SchemaPromptConfig | None:
-    """Return what is shown of databases; None where that is not told, or in another form, which readers of its file refuse."""
+    """Return how databases are shown; None if unknown or in another form, which the readers of its file refuse."""
     try:
         return TypeAdapter(SchemaPromptConfig).validate_python(recorded)
     except ValidationError:
@@ -143,22 +142,22 @@ def _shown(recorded: object) -> SchemaPromptConfig | None:
 
 
 _SHIFTING = ("pissa", "olora", "corda", "loftq")
-"""Ways to start an adapter (`init_lora_weights`) that change the base model's weights, too."""
+"""Adapter initializations (`init_lora_weights`) that also change the base model's weights."""
 
 
 def init_origin(run: RunConfig) -> AdapterOrigin | None:
-    """Return the adapter that a run trains on from; None for a fresh one. Raises InputError where there is none."""
+    """Return the adapter that training starts from; None for a new one. Raises InputError if it does not exist."""
     return find_adapter(run.adapter.init_adapter) if run.adapter.init_adapter is not None else None
 
 
 def init_sha256(run: RunConfig) -> str:
-    """Return the hash of the weights that a run trains on from, "none" for fresh ones. Raises what `init_origin` raises."""
+    """Return the hash of the weights that training starts from, "none" for new ones. Raises as `init_origin`."""
     origin = init_origin(run)
     return sha256_of(origin.adapter / WEIGHTS) if origin else "none"
 
 
 def missing_adapter(run: RunConfig) -> list[str]:
-    """Return one sentence where the adapter to train on from is not on this machine."""
+    """Return one sentence if the adapter to start from is not on this machine."""
     folder = run.adapter.init_adapter
     if folder is None or folder.exists():
         return []
@@ -166,9 +165,9 @@ def missing_adapter(run: RunConfig) -> list[str]:
 
 
 def require_alike(run: RunConfig) -> None:
-    """Raise InputError where the adapter to train on from is not there, or is of another form than the run's.
+    """Raise InputError if the adapter to start from does not exist, or has another form than the run's.
 
-    Of which layers it is the tensors tell, once the model is there (`model.adapter`).
+    Its layers are compared once the model is loaded (`model.adapter`).
     """
     if missing := missing_adapter(run):
         raise InputError(missing[0], "correct the path in the manifest, or give another: --from ADAPTER")
@@ -194,7 +193,7 @@ def require_alike(run: RunConfig) -> None:
 
 
 def require_same_base(origin: AdapterOrigin, name: str, sha256: str, template: str) -> None:
-    """Raise InputError where an adapter tells of another base model or prompt template than these."""
+    """Raise InputError if an adapter records another base model or prompt template."""
     origin.require_base(name, sha256)
     if not origin.fits_template(template):
         told = f"{origin.adapter} was trained with the prompt template {origin.template}, this run has {template}"
@@ -202,7 +201,7 @@ def require_same_base(origin: AdapterOrigin, name: str, sha256: str, template: s
 
 
 def provenance(run: RunConfig) -> dict[str, str] | None:
-    """Return what run.json says of the adapter that a run trains on from, its manifest where anything tells; None: fresh."""
+    """Return the entry in run.json for the adapter that training starts from, with its manifest if known; None: a new one."""
     origin = init_origin(run)
     if origin is None:
         return None

@@ -1,4 +1,4 @@
-"""How a step is computed: what of a manifest is used on this machine."""
+"""Decides how a step is computed on this machine, from the manifest's settings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def compute(config: Config, machine: Machine, device: DeviceName, quantization: 
     """Return how a step is computed on this machine."""
     checkpointing, reentrant = _checkpointing(config)
     sharded, unshared = bool(config.use("fsdp")), dict[str, Any]()
-    if sharded:  # nothing is tried, nothing unpacked
+    if sharded:  # without trials and copies
         why = "fsdp shares out the packed weights"
         unshared = {"on_oom": "error", "dequantized_copy": config.put("dequantized_copy", "never", reason=why)}
         why = "fsdp: processes gather a step together, one whose memory runs out would leave the others waiting"
@@ -72,7 +72,7 @@ def _tf32(config: Config, machine: Machine, device: DeviceName) -> bool:
 
 
 def _attention(config: Config, machine: Machine, device: DeviceName) -> Attention:
-    """Decide the attention; of the three keys, the first that asks for something decides."""
+    """Decide the attention; the first of the three keys that is set decides."""
     keys = ("flash_attention_2", "use_sdpa", "memory_efficient_attention")
     if config.use("pad_documents"):
         config.leave("pad_documents decides", *keys)
@@ -91,7 +91,7 @@ def _attention(config: Config, machine: Machine, device: DeviceName) -> Attentio
 
 
 def _checkpointing(config: Config) -> tuple[Checkpointing, bool]:
-    """Return what is recomputed, and whether by the reentrant form."""
+    """Return what is recomputed, and whether in the reentrant form."""
     asked, narrowed = config.written.gradient_checkpointing, config.written.activation_checkpointing
     what: Checkpointing = "all" if asked or (narrowed and asked is None) else "off"
     whole = "layers are recomputed whole, and all of them"
@@ -107,7 +107,7 @@ def _checkpointing(config: Config) -> tuple[Checkpointing, bool]:
 
 
 def why_eager(device: DeviceName, *, packs: bool, fsdp: bool) -> str:
-    """Return why the step of no model can be recorded in a CUDA graph; "" where one can."""
+    """Return why this model's step cannot be recorded as a CUDA graph; "" if it can."""
     reasons = {
         "a CPU has no launches to save": device == "cpu",
         "packing is off: batches have no fixed shape, so every step is launched kernel by kernel": not packs,
@@ -117,7 +117,7 @@ def why_eager(device: DeviceName, *, packs: bool, fsdp: bool) -> str:
 
 
 def _capture(config: Config, device: DeviceName, checkpointing: Checkpointing) -> bool:
-    """Return whether a CUDA graph is asked for, and note what becomes of it and of what goes with it."""
+    """Return whether to use a CUDA graph, and note the effects of the keys that belong to it."""
     asked = bool(config.use("use_cuda_graphs"))
     lack = why_eager(device, packs=config["packing"] is not False, fsdp=config["fsdp"])
     if lack:
@@ -133,7 +133,7 @@ def _capture(config: Config, device: DeviceName, checkpointing: Checkpointing) -
 
 
 def _compiler(config: Config) -> dict[str, Any]:
-    """Return back end and mode of torch.compile, by their names in a run; of modes that record CUDA graphs the same without."""
+    """Return back end and mode of torch.compile; modes with CUDA graphs are replaced by those without."""
     backend, mode = config.use("torch_compile_backend"), config.use("torch_compile_mode")
     if backend != "inductor":
         config.leave(f"{backend} has no modes", "torch_compile_mode")
@@ -150,7 +150,7 @@ FSDP_OFF = "leave fsdp out: every process then holds the base model"
 
 
 def sharding_conflicts(config: Settings[TrainingConfig], base: Settings[Base]) -> Iterator[tuple[str, str, str]]:
-    """Yield what cannot be where no process holds the base model whole: (key, what does not go together, remedy)."""
+    """Yield what fsdp excludes, as (key, what does not go together, remedy): no process has the whole base model."""
     if not config["fsdp"]:
         return
     if base["quantization"] == "int8":

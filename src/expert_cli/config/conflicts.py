@@ -1,4 +1,4 @@
-"""Settings that do not go together, once the values of one base model are merged: each fault names both keys."""
+"""Finds settings that exclude each other, in the merged values for one base model; each message names both keys."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from expert_cli.utils.object_storage import is_url
 from expert_cli.utils.paths import is_inside, project_root, store_folder
 
 Clash = tuple[str, str, str]
-"""The key that the fault stands at, what does not go together, the remedy."""
+"""The key where the error is reported, what does not go together, the remedy."""
 
 
 def conflicts(merged: Merged, base: Settings[Base], config: Settings[TrainingConfig]) -> list[ManifestIssue]:
-    """Return a fault for every two settings that do not go together, at the place where the first was written."""
+    """Return an error for every two settings that exclude each other, at the place where the first one is written."""
     loaded, entry = merged.loaded, merged.entry
     found = (
         *_of_pairs(config, project_root(loaded.path)),
@@ -48,7 +48,7 @@ def conflicts(merged: Merged, base: Settings[Base], config: Settings[TrainingCon
 
 
 def doubts(merged: Merged) -> list[ManifestIssue]:
-    """Return a warning for every value that is allowed, and more likely a slip."""
+    """Return a warning for every value that is allowed but probably a mistake."""
     found = []
     decoding = merged.loaded.manifest.training.decoding
     if decoding is not None and (reason := unknown_grammar(decoding)):
@@ -59,7 +59,7 @@ def doubts(merged: Merged) -> list[ManifestIssue]:
 
 
 def contradictions(merged: Merged) -> list[ManifestIssue]:
-    """Return a warning for every value of the base model's adapter entry that differs from the one that decides."""
+    """Return a warning for every value in the base model's adapter entry that is overridden."""
     if not merged.base.adapters or merged.index is None:
         return []
     said = adapter_block(merged.base.adapters[0])
@@ -69,7 +69,7 @@ def contradictions(merged: Merged) -> list[ManifestIssue]:
 
 
 def _of_rft(merged: Merged, config: Settings[TrainingConfig]) -> Iterator[Clash]:
-    """What rounds of learning from answers need: prompts, and answers to train."""
+    """What rft needs: prompts, and answers to train."""
     written = merged.loaded.manifest.training.rft
     if config["method"] != RFT:
         return
@@ -83,7 +83,7 @@ def _of_rft(merged: Merged, config: Settings[TrainingConfig]) -> Iterator[Clash]
 def _of_pairs(config: Settings[TrainingConfig], root: Path) -> Iterator[Clash]:
     written, name = config.written, config["lr_scheduler"]
     folder = written.pretokenized_cache or ""
-    # a store at a URL is read there; only the command line may name it to be written
+    # a store at a URL is read; only the command line may name one to write
     if not is_url(folder) and not is_inside(store_folder(root, "", folder), root):
         yield "pretokenized_cache", f"{folder} lies outside the project root {root}", "name a folder inside it"
     if written.fp16 and written.bf16:
@@ -97,7 +97,7 @@ def _of_pairs(config: Settings[TrainingConfig], root: Path) -> Iterator[Clash]:
 
 
 def _of_template(config: TrainingConfig, base: Settings[Base], folders: Sequence[Path]) -> Iterator[Clash]:
-    """A run's own chat template is there, and the only one."""
+    """The run's own chat template exists, and is the only one."""
     if config.chat_template_path is None:
         return
     if base["prompt_template"]:
@@ -110,7 +110,7 @@ def _of_template(config: TrainingConfig, base: Settings[Base], folders: Sequence
 
 
 def _of_rope(base: Base) -> Iterator[str]:
-    """What transformers needs of a form of position scaling that it knows."""
+    """What transformers requires of a known form of position scaling."""
     scaling, kind = base.rope_scaling, base.rope_type
     if not isinstance(scaling, dict) or not kind:
         return
@@ -121,7 +121,7 @@ def _of_rope(base: Base) -> Iterator[str]:
 
 
 def _of_saving(config: TrainingConfig) -> Iterator[Clash]:
-    """What chooses the best step must be measured, and the better of two values be the better one."""
+    """The value that chooses the best step must be measured, in the right direction."""
     if config.save_strategy == "no" and config.save_every:
         message = f'save_strategy "no" and save_every "{config.save_every}" contradict each other'
         yield "save_every", message, "remove one of the two"
@@ -137,7 +137,7 @@ def _of_saving(config: TrainingConfig) -> Iterator[Clash]:
 
 
 _WHOLE_ROWS = {"text": {"text"}, "messages": {"messages", "system", "tools", *OF_TURNS}}
-"""What else may be named beside a column that is a whole row."""
+"""Columns that may be named together with a column that holds a whole row."""
 
 
 def _of_data(dataset: Dataset) -> Iterator[tuple[Path_, str, str]]:

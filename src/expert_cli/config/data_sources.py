@@ -1,4 +1,4 @@
-"""`training.dataset` and `--dataset` -> the places rows come from."""
+"""Resolves `training.dataset` and `--dataset` into the sources of rows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Data = Settings[Dataset]
 
 @dataclass(frozen=True)
 class ResolvedData:
-    """The sources that train, those that evaluate or the share split off for it, the columns, the rows left out."""
+    """The sources for training, those for validation or a share to split off, the columns, and the filters."""
 
     train: Sources
     validation: Sources
@@ -42,10 +42,10 @@ class ResolvedData:
 def resolve_sources(
     loaded: LoadedManifest, data: Data, root: Path, dataset: str | None, validation: str | None, *, evaluates: bool
 ) -> ResolvedData:
-    """Decide which rows train and which evaluate, and note in `data` what became of the manifest's keys.
+    """Decide which rows train and which validate, and note in `data` the effects of the manifest's keys.
 
-    `dataset` and `validation` are the command line's; with `dataset` the manifest's validation files are set aside.
-    Raises InputError or ManifestError for a source of no known form.
+    `dataset` and `validation` come from the command line; with `dataset` the manifest's validation files are not used. Raises
+    InputError or ManifestError for a source of unknown form.
     """
     train, held_out = _from_manifest(loaded, data, root)
     if dataset is not None:
@@ -58,7 +58,7 @@ def resolve_sources(
         reason = f"--validation replaces it: the rows come from {held_out[0].path}"
         data.leave(reason, "validation_path")
         data.outcomes |= {path: not_used(reason) for path in data.outcomes if path[-1] == "valid"}
-    if data.written.replay is not None:  # rows that are trained again
+    if data.written.replay is not None:  # earlier rows to train again
         replay = Settings(data.written.replay)
         spec = _parse(loaded, root, replay.use("path"), "replay", "path")
         train += (replace(spec, share=replay.use("share")),)
@@ -79,14 +79,14 @@ def resolve_sources(
 
 
 def test_sources(loaded: LoadedManifest, root: Path) -> list[SourceSpec]:
-    """Return where a manifest's test rows come from."""
+    """Return the sources of a manifest's test rows."""
     written, folders = loaded.manifest.training.dataset, (loaded.path.resolve().parent, root)
     of_tasks = [task.test for task in (written.tasks or {}).values() if task.test]
     return [parse_source(source, folders) for source in (*_listed(written.test_path), *of_tasks)]
 
 
 def _from_manifest(loaded: LoadedManifest, data: Data, root: Path) -> tuple[Sources, Sources]:
-    """Return (train, validation) as the manifest names them."""
+    """Return (train, validation) as named in the manifest."""
     written, parse = data.written, partial(_parse, loaded, root)
     for source in _listed(written.test_path):
         parse(source, "test_path")
@@ -104,7 +104,7 @@ def _listed(sources: str | list[str] | None) -> list[str]:
 
 
 def _parse(loaded: LoadedManifest, root: Path, source: str, *key: str | int) -> SourceSpec:
-    """Return the source that a key of `training.dataset` names; a fault stands at the key."""
+    """Return the source under a key of `training.dataset`; an error is reported at the key."""
     try:
         return parse_source(source, (loaded.path.resolve().parent, root))
     except InputError as error:
@@ -160,7 +160,7 @@ def _filters(data: Data) -> RowFilters:
 
 
 def _schema_prompt(data: Data, folders: Sequence[Path]) -> SchemaPromptConfig | None:
-    """Return what questions are shown of their databases, whose files stand in the first of `folders` that has any."""
+    """Return how databases are shown; their files are in the first of `folders` that has any."""
     if data.written.schema_prompt is None:
         return None
     keys = Settings(data.written.schema_prompt)
@@ -181,11 +181,11 @@ _VARIABLE = re.compile(r"\$\w|\$\{|%\w+%")
 
 
 def parse_source(written: str, folders: Sequence[Path]) -> SourceSpec:
-    """Return the source that `path`, `path::split`, `id::split::config` or `id@revision::split::config` names.
+    """Return the source for `path`, `path::split`, `id::split::config` or `id@revision::split::config`.
 
-    A path that exists in one of `folders` is local, a pattern that fits a file there, too. One that looks local (a data
-    file's suffix, a star, ".", "/", a drive, a backslash) and does not exist keeps the list of places tried and never becomes
-    a hub id. A URL of object storage is taken as it is; a file's is its path. Raises InputError: no form, a password in it.
+    A path or pattern that exists in one of `folders` is local. One that looks local (a data file's suffix, a star, ".", "/", a
+    drive, a backslash) and does not exist keeps the list of places tried; it never becomes a hub id. A URL of object storage
+    is used as it is, the URL of a file as its path. Raises InputError for an unknown form, or a password.
     """
     if (shown := without_passwords(written)) != written:
         told = f'data source "{shown}": a password in a URL, which would be written beside what is made of the rows'
@@ -225,13 +225,13 @@ def parse_source(written: str, folders: Sequence[Path]) -> SourceSpec:
 
 
 def missing(spec: SourceSpec) -> str:
-    """Return what is said of a source that is not on this machine, with the places where it was looked for."""
+    """Return the message for a source that is not on this machine, with the places tried."""
     variable = "; $ and % are taken as they stand, no variable is put in" if _VARIABLE.search(spec.path) else ""
     return f"{spec.path}: no such file or folder; looked for at: {', '.join(spec.tried)}{variable}"
 
 
 def _is_there(place: Path, written: str) -> bool:
-    """Whether a path leads to something. Raises InputError for one that cannot, such as a name that is too long."""
+    """Whether a path exists. Raises InputError for an impossible one, such as a name that is too long."""
     try:
         return place.exists()
     except PermissionError as error:
@@ -241,7 +241,7 @@ def _is_there(place: Path, written: str) -> bool:
 
 
 def _at_url(written: str, spec: SourceSpec, split: str) -> SourceSpec:
-    """The source at a URL. Raises InputError: it names no bucket; files of a pattern have no other split."""
+    """The source at a URL. Raises InputError without a bucket; a pattern has a single split."""
     bucket = spec.path.partition("//")[2].partition("/")[0]
     if not bucket or glob.has_magic(bucket):
         raise InputError(f'data source "{written}" names no bucket', "Write it as s3://bucket/folder/rows.jsonl.")
@@ -251,7 +251,7 @@ def _at_url(written: str, spec: SourceSpec, split: str) -> SourceSpec:
 
 
 def refuse_parts_of_a_file(written: str, file: PurePath, split: str, config: str) -> None:
-    """Raise InputError for a part that a file lacks: it is one split, "train" or that of its name; it has slices."""
+    """Raise InputError for a split or configuration of a file: it has one split, "train" or that in its name, and slices."""
     if config or (split and split_of(split) not in ("train", named_split(file.stem))):
         part = f'configuration "{config}"' if config else f'split "{split}"'
         told = f'data source "{written}": {file.name} is a file, it has no {part}'
@@ -269,7 +269,7 @@ _SPLIT_OF = {word: split for split, words in _WORDS.items() for word in words}
 
 @dataclass(frozen=True)
 class Split:
-    """A split's name and the slice of it, as written: "", "100", "-50" or "10%" at each end."""
+    """The name of a split, and its slice as written: "", "100", "-50" or "10%" at each end."""
 
     name: str
     start: str = ""
@@ -277,18 +277,18 @@ class Split:
 
     @property
     def rows_needed(self) -> int | None:
-        """Return how many rows from the front decide the slice; None = all must be counted."""
+        """Return how many first rows decide the slice; None = all must be counted."""
         ends = (self.start or "0", self.stop)
         return int(self.stop) if all(end.isdecimal() for end in ends) else None
 
     def rows(self, total: int) -> range:
-        """Return the numbers of the rows out of `total`; ends beyond it are cut, as in Python and `datasets`."""
+        """Return the numbers of the rows among `total`; ends are clipped, as in Python and `datasets`."""
         start, stop = (_row_number(end, total) for end in (self.start, self.stop))
         return range(*slice(start, stop).indices(total))
 
 
 def parse_split(written: str) -> Split:
-    """Return the split that "train", "train[:1000]", "train[10%:20%]" or "train[-50:]" names. Raises InputError."""
+    """Return the split for "train", "train[:1000]", "train[10%:20%]" or "train[-50:]". Raises InputError."""
     match = _SPLIT.fullmatch(written.strip())
     if match is None:
         told = f'"{written}" is not a split with a slice'
@@ -300,12 +300,12 @@ def parse_split(written: str) -> Split:
 
 
 def split_of(word: str) -> str:
-    """Return the split that a word stands for ("dev" is validation), the word itself where it is none of the known ones."""
+    """Return the split with this name ("dev" is validation), an unknown name as it is."""
     return _SPLIT_OF.get(word, word)
 
 
 def named_split(part: str) -> str:
-    """Return the split whose word stands in a file's or folder's name ("sql-train-00000-of-00002"), "" for none."""
+    """Return the split in the name of a file or folder ("sql-train-00000-of-00002"), "" for none."""
     return next((_SPLIT_OF[word] for word in re.split(r"[-._ 0-9]+", part.lower()) if word in _SPLIT_OF), "")
 
 
@@ -313,7 +313,7 @@ def _row_number(end: str, total: int) -> int | None:
     if not end:
         return None
     if end.endswith("%"):
-        return round(int(end[:-1]) * total / 100)  # rounded to the closest row, as `datasets` does
+        return round(int(end[:-1]) * total / 100)  # rounded to the closest row, as in `datasets`
     return int(end)
 
 
@@ -326,14 +326,14 @@ DATA_SUFFIXES: Mapping[str, str] = {
     ".parquet": "Parquet",
     ".arrow": "Arrow",
 }
-"""Suffixes of data files in small letters, and the format of each, which `data/reading.py` reads."""
+"""Suffixes of data files in lower case, and their formats, which `data/reading.py` reads."""
 COMPRESSED_SUFFIXES: Mapping[str, str] = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
-"""What may follow such a suffix, and the compression."""
+"""Suffixes of compressed files, and the compression."""
 _COMPRESSED_INSIDE = frozenset({"Parquet", "Arrow"})
 
 
 def format_name(name: str | Path) -> str:
-    """Return the format of a data file as its name tells it, "" = none: `rows.jsonl.gz` is one of JSON lines."""
+    """Return the format of a data file by its name, "" = none: `rows.jsonl.gz` is JSON lines."""
     *_, inner, last = ["", "", *(suffix.lower() for suffix in PurePath(name).suffixes)]
     if last not in COMPRESSED_SUFFIXES:
         return DATA_SUFFIXES.get(last, "")
@@ -342,7 +342,7 @@ def format_name(name: str | Path) -> str:
 
 
 def require_apart(data: DataConfig, place: Path, option: str) -> None:
-    """Raise InputError where a place, which `option` names, lies in a folder of rows: it would be read as rows."""
+    """Raise InputError if a place, named by `option`, lies in a folder of rows, and would be read as rows."""
     for spec in (*data.train, *data.validation):
         if spec.kind == "folder" and is_inside(place, Path(spec.path)):
             raise InputError(f"{place} lies in the data folder {spec.path}", f"give a folder outside of it: {option}")

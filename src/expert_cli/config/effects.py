@@ -1,7 +1,7 @@
-"""What became of every key of a manifest: one row a key, with a reason.
+"""Says what every key of a manifest does: a row for each key, with a reason.
 
-Keys that decide something are told of by what decides (`Settings`), the others by their declaration alone. A test walks the
-schema and fails for a field that neither tells of.
+The code that uses a key notes its effect (`Settings`); for the other keys the declaration has it. A test walks the schema and
+fails for a key with neither.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ADAPTER = informational("where other programs find the adapter; training.config 
 
 @dataclass(frozen=True)
 class Effect:
-    """One row, as `validate --json` prints it: the key as it stands in the file, its value, what became of it and why."""
+    """A row as in `validate --json`: the key as in the file, its value, its effect and the reason."""
 
     key: str
     value: Any
@@ -39,11 +39,11 @@ class Effect:
 
 @dataclass(frozen=True)
 class Decided(Merged):
-    """What was decided of a manifest's keys, for one base model.
+    """The decisions about a manifest's keys for one base model.
 
-    outcomes: by path; ("config", KEY) speaks for the layer that KEY's value comes from, which `origins` names; ("base", KEY) is
-    of the base model, ("dataset", ...), ("evaluation", ...), ("decoding", ...), ("rft", ...) of the blocks of
-    these names. unwritten: by the same paths, what stands for keys that are not written.
+    outcomes: by path; ("config", KEY) is for the layer that KEY's value comes from, which `origins` names; ("base", KEY) for
+    the base model; ("dataset", ...), ("evaluation", ...), ("decoding", ...), ("rft", ...) for these blocks. unwritten: by the
+    same paths, the defaults of keys that are not written.
     """
 
     outcomes: Outcomes
@@ -51,14 +51,14 @@ class Decided(Merged):
 
 
 def effects(text: JsonText, decided: Decided) -> list[Effect]:
-    """Return one row for every key of the file that is not a comment, in the file's order."""
+    """Return a row for every key in the file but comments, in the file's order."""
     is_v1 = "base_models" not in text.value
     found = ((path, value, _outcome(path, value, decided, is_v1=is_v1)) for path, value in leaves(text.value))
     return [Effect(dotted(path), value, **vars(outcome)) for path, value, outcome in found]
 
 
 def defaults(decided: Decided) -> list[Effect]:
-    """Return one row for every key that is not written and for which a value stands that does something in this run."""
+    """Return a row for every default that has an effect in this run."""
     of_base = decided.entry if decided.index is not None else ("base_models",)
     places: dict[Any, Path_] = {"base": of_base, "evaluation": ("evaluation",)}
     rows = []
@@ -71,7 +71,7 @@ def defaults(decided: Decided) -> list[Effect]:
 
 
 def leaves(value: Any, path: Path_ = ()) -> Iterator[tuple[Path_, Any]]:
-    """Yield every key that holds no further keys; a list or a JSON Schema is one, base models are not."""
+    """Yield every key without further keys below it; lists and JSON Schemas are one key, base models are not."""
     opens_list = path and path[-1] in ("base_models", "adapters") and isinstance(value, list)
     if isinstance(value, dict) and value and path != JSON_SCHEMA:
         for key, member in value.items():
@@ -103,7 +103,7 @@ def _outcome(path: Path_, value: Any, decided: Decided, *, is_v1: bool) -> Outco
 
 
 def _told(outcomes: Outcomes, path: Path_) -> Outcome | None:
-    """Return what was told of a key, or else of the nearest block around it."""
+    """Return what is noted for a key, else for the nearest block around it."""
     while len(path) > 1:
         if path in outcomes:
             return outcomes[path]
@@ -125,7 +125,7 @@ def _base_outcome(rest: list[Any], value: Any, decided: Decided, *, chosen: bool
 
 
 def _adapter_outcome(rest: list[Any], value: Any, decided: Decided) -> Outcome:
-    """An adapter entry repeats training.config, which decides; the first entry fills what training.config leaves out."""
+    """The effect of an adapter entry: training.config decides, and takes missing values from the first entry."""
     if not rest:
         return EMPTY
     name = OF_ADAPTERS.get(rest[-1], rest[-1])
@@ -161,13 +161,13 @@ def _dataset_outcome(rest: Path_, value: Any, outcomes: Outcomes) -> Outcome:
 
 
 MANY = 4
-"""So many keys of one block that are not used for one reason are told in one line."""
+"""At least so many keys of a block, unused for the same reason, share one line."""
 
 
 def effects_table(
     effects: Sequence[Effect], defaults: Sequence[Effect], *, whole: bool = False
 ) -> tuple[str, list[str], list[list[str]]]:
-    """Return title, heads and rows for a person: keys that do not simply apply. whole: all, and what is not written."""
+    """Return title, header and rows of a table of the keys that do not simply apply. whole: all keys, and the defaults."""
     counts: Counter[str] = Counter(effect.status for effect in effects)
     names = ("applied", "adjusted", "informational", "not_used")
     title = "effects of the manifest: " + ", ".join(f"{counts[name]} {name.replace('_', ' ')}" for name in names)

@@ -1,4 +1,4 @@
-"""A manifest on a machine: what will happen, and what became of every key."""
+"""Plans a run: reads a manifest for this machine, and decides the effect of every key."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from expert_cli.utils.reporter import Reporter
 
 @dataclass(frozen=True)
 class Plan:
-    """A manifest read and decided, before anything heavy is loaded."""
+    """A manifest with all decisions, before anything heavy is loaded."""
 
     loaded: LoadedManifest
     run: RunConfig
@@ -32,17 +32,17 @@ class Plan:
 
     @property
     def own_cases(self) -> Path:
-        """The file of the expert's own cases; it need not exist."""
+        """The file of the expert's own cases, which may not exist."""
         return self.run.own_cases
 
     @cached_property
     def effects(self) -> tuple[Effect, ...]:
-        """What became of every key, as planned."""
+        """The planned effect of every key."""
         return tuple(effects(self.loaded.text, self.decided))
 
     @cached_property
     def defaults(self) -> tuple[Effect, ...]:
-        """What stands for keys that are not written, as planned."""
+        """The planned defaults."""
         return tuple(defaults(self.decided))
 
 
@@ -55,15 +55,15 @@ def make_plan(manifest: Path, machine: Machine, overrides: Overrides) -> Plan:
 
 
 def plan_run(manifest: Path, machine: Machine, overrides: Overrides, report: Reporter, *, keeps: bool) -> Plan:
-    """Make a plan, say what will happen, and prepare for the training libraries.
+    """Make a plan, report it, and prepare for the training libraries.
 
-    keeps: a run in the output folder does not stand in the way. Raises what `make_plan` raises, InputError for data that is not
-    there or an adapter that cannot be trained on, RunLocked for an output folder that holds a run.
+    keeps: an existing run in the output folder is allowed. Raises as `make_plan`; InputError for missing data or an unsuitable
+    adapter, RunLocked for an output folder with a run.
     """
     if machine.first_words:
         report.warning(machine.first_words)
     plan = make_plan(manifest, machine, overrides)
-    if not isinstance(overrides.output, str):  # what a URL holds is looked at when the run begins
+    if not isinstance(overrides.output, str):  # a URL is checked when the run begins
         require_free(plan.run.output, overwrite=keeps)
     require_data(plan.run)
     require_alike(plan.run)
@@ -77,7 +77,7 @@ def plan_run(manifest: Path, machine: Machine, overrides: Overrides, report: Rep
 
 @dataclass(frozen=True)
 class TrainedAdapter:
-    """An adapter, and the plan by which its base model is loaded. named: whether its manifest was named by the user."""
+    """An adapter, and the plan by which its base model is loaded. named: whether the user named its manifest."""
 
     plan: Plan
     origin: AdapterOrigin
@@ -87,11 +87,10 @@ class TrainedAdapter:
 def trained_adapter(
     adapter: Path, manifest: Path | None, base_model: str | None, *, offline: bool, quantization: str | None = None
 ) -> TrainedAdapter:
-    """Find an adapter and what it was trained with; an exported one says itself how its base model is held.
+    """Find an adapter and what it was trained with; an exported one records its base model's quantization itself.
 
-    Databases are shown as they were in training. manifest: default, the one it was trained from; base_model: default, that of
-    its run; quantization: default, as in training. Raises InputError where there is no adapter, or no manifest, and what
-    `make_plan` raises.
+    Databases are shown as in training. manifest: default, that of training; base_model: default, that of its run;
+    quantization: default, as in training. Raises InputError without an adapter or manifest, and as `make_plan`.
     """
     origin = find_adapter(adapter)
     file = manifest or origin.manifest
@@ -102,7 +101,7 @@ def trained_adapter(
     if (held := quantization or origin.quantization) in get_args(Quantization):
         model = replace(plan.run.model, quantization=cast(Quantization, held))
         plan = replace(plan, run=replace(plan.run, model=model))
-    if origin.knows_system_prompt:  # and so what it was shown
+    if origin.knows_system_prompt:  # and so how databases are shown
         shown, planned = origin.schema_prompt, plan.run.data.schema_prompt
         shown = replace(shown, databases=planned.databases if planned else "") if shown else None
         plan = replace(plan, run=replace(plan.run, data=replace(plan.run.data, schema_prompt=shown)))
@@ -110,7 +109,7 @@ def trained_adapter(
 
 
 def require_free(output: Path, *, overwrite: bool) -> None:
-    """Raise RunLocked if the output folder holds something that may not be moved, InputError if it is a file."""
+    """Raise RunLocked if the output folder has contents that may not be replaced, InputError if it is a file."""
     _require_folder(output)
     if not overwrite and contents(output):
         hint = "go on with it: --resume auto; move it aside: --overwrite; or give another folder with --output"
@@ -118,14 +117,14 @@ def require_free(output: Path, *, overwrite: bool) -> None:
 
 
 def require_new(output: Path) -> None:
-    """Raise InputError where the output is a file, RunLocked where it is a folder that holds something."""
+    """Raise InputError if the output is a file, RunLocked if it is a folder with contents."""
     _require_folder(output)
     if output.is_dir() and any(output.iterdir()):
         raise RunLocked(f"{output} holds something already", "give another folder with --output")
 
 
 def _require_folder(output: Path) -> None:
-    """Raise InputError where the folder, or one that it lies in, is a file."""
+    """Raise InputError if the folder, or one of its parents, is a file."""
     there = next(path for path in (output, *output.absolute().parents) if path.exists())
     if not there.is_dir():
         raise InputError(f"{there} is a file, not a folder", "give another folder with --output")
@@ -133,7 +132,7 @@ def _require_folder(output: Path) -> None:
 
 @dataclass(frozen=True)
 class Validation:
-    """One manifest, looked at."""
+    """The validation of one manifest."""
 
     path: Path
     errors: list[ManifestIssue]
@@ -153,7 +152,7 @@ class Validation:
 
 
 def validate(path: Path, facts: Machine, base_model: str | None) -> Validation:
-    """Read a manifest and decide everything for each of its base models; `base_model` (None: the first) is the plan's."""
+    """Read a manifest and decide everything for each of its base models; the plan is for `base_model` (None: the first)."""
     plan: Plan | None = None
     errors: list[ManifestIssue] = []
     try:
@@ -166,7 +165,7 @@ def validate(path: Path, facts: Machine, base_model: str | None) -> Validation:
                 decide(plan.loaded, facts, index=index)
             except ExpertError as error:
                 errors += _faults(path, error)
-    errors = list(dict.fromkeys(errors))  # what base models have in common is told once
+    errors = list(dict.fromkeys(errors))  # issues of all base models are reported once
     warnings = [*map(str, plan.warnings), *missing_data(plan.run), *missing_adapter(plan.run)] if plan else []
     return Validation(path, errors, plan, warnings)
 

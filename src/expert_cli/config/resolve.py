@@ -1,8 +1,9 @@
-"""Manifest + machine + command line -> `RunConfig`. Beside `defaults` nobody knows both what was written and what happens.
+"""Makes a `RunConfig` from manifest, machine and command line. Only this module and the `defaults` know both written and final
+values.
 
-A value comes from, in this order: the command line (`--set` and its shorter forms), the chosen base model's `config`,
-`training.config`, and last the default: the one that is declared beside the key, or what `defaults` makes of other keys and
-the machine.
+The value of a key comes from, in this order: the command line (`--set` and its short forms), `config` of the chosen base
+model, `training.config`, or the default, which is declared beside the key or computed in `defaults` from other keys and the
+machine.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from expert_cli.utils.paths import folder_of_url, project_root, slug, store_fold
 
 @dataclass(frozen=True)
 class Overrides:
-    """What the command line says; None = not said. device "auto": what the manifest says. output: as text, a URL."""
+    """Values of the command line; None = not given. device "auto": as in the manifest. output: as text, for URLs."""
 
     dataset: str | None = None
     validation: str | None = None
@@ -58,7 +59,7 @@ class Overrides:
 
 
 def choose_base(loaded: LoadedManifest, wanted: str | None) -> tuple[Base, int | None]:
-    """Return the base model of an alias, a name or its last part, and its index, None: it is not listed."""
+    """Return the base model for an alias, a name or its last part, with its index (None: not listed)."""
     if wanted is None:
         return _base(loaded, 0), 0
     bases, named = loaded.manifest.bases, wanted.lower()
@@ -80,7 +81,7 @@ def _base(loaded: LoadedManifest, index: int) -> Base:
 
 
 def merge(loaded: LoadedManifest, base: Base, index: int | None, overrides: Overrides) -> Merged:
-    """Lay the base model's `config` and the command line over `training.config`, old names turned into new ones."""
+    """Lay the base model's `config` and the command line over `training.config`, with old names converted."""
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
 
@@ -119,10 +120,10 @@ def merge(loaded: LoadedManifest, base: Base, index: int | None, overrides: Over
 def decide(
     loaded: LoadedManifest, machine: Machine, overrides: Overrides = Overrides(), *, index: int | None = None
 ) -> tuple[RunConfig, Decided]:
-    """Return a run, and what became of every key of the manifest in it.
+    """Return a run, and the effect of every key of the manifest in it.
 
-    index: for this base model of the manifest, whatever `overrides` says. Raises ManifestError for settings that contradict
-    each other, InputError for an option, EnvironmentProblem for a device.
+    index: for this base model of the manifest, whatever `overrides` says. Raises ManifestError for settings that exclude each
+    other, InputError for an option, EnvironmentProblem for a device.
     """
     base, chosen = choose_base(loaded, overrides.base_model) if index is None else (_base(loaded, index), index)
     merged = merge(loaded, base, chosen, overrides)
@@ -178,7 +179,7 @@ def decide(
 
 
 def _device(config: Settings[TrainingConfig], merged: Merged, machine: Machine) -> DeviceName:
-    """Return where a run trains. Raises EnvironmentProblem where it cannot."""
+    """Return the device of a run. Raises EnvironmentProblem if it is not available."""
     device = machine.device if config["device"] == "auto" else config["device"]
     if device == "cuda" and machine.device == "cpu":
         option = "--device" if merged.origins.get("device") == "--device" else "device"
@@ -188,7 +189,7 @@ def _device(config: Settings[TrainingConfig], merged: Merged, machine: Machine) 
 
 
 def missing_data(config: RunConfig) -> list[str]:
-    """Return one sentence for every data file that is not on this machine, with the places where it was looked for."""
+    """Return one sentence for every data file that is not on this machine, with the places tried."""
     specs = (*config.data.train, *config.data.validation)
     named = {"prompts": config.rft.prompts, "held_back": config.rft.held_back_cases} if config.rft else {}
     lost = {key: file for key, file in named.items() if file and not file.is_file()}

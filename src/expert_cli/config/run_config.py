@@ -1,6 +1,6 @@
-"""What will happen in a run, decided in full: frozen, no defaults left open, every path absolute.
+"""The complete, frozen settings of a run: no defaults left open, every path absolute.
 
-`config.resolve` makes it from a manifest; everything downstream reads it and decides nothing again.
+`config.resolve` makes it from a manifest; all other code reads it, and decides none of it again.
 """
 
 from __future__ import annotations
@@ -22,27 +22,26 @@ SourceKind = Literal["file", "folder", "files", "hub", "url"]
 Deduplicate = Literal["off", "row", "answer"]
 Layout = Literal["packed", "padded", "rows"]
 OF_TURNS = ("role", "content", "roles")
-"""What a mapping says of the turns of conversations, and not of columns."""
+"""Keys of a mapping for the turns of conversations, not for columns."""
 
 AUTO = "auto"
-"""`--resume auto`: go on with the newest good checkpoint of the output folder."""
+"""`--resume auto`: continue from the newest intact checkpoint in the output folder."""
 
 QUANTIZED: tuple[Quantization, ...] = ("int4", "int8")
-"""Base weights other than those that most programs load."""
+"""Quantizations for which other programs need special support."""
 
 
 @dataclass(frozen=True)
 class SourceSpec:
-    """One place that rows come from.
+    """One source of rows.
 
-    kind "file" and "folder": `path` is an absolute path. kind "files": an absolute pattern of paths, as `glob` has them. kind
-    "url": `path` names any of these in object storage, which is not asked before rows are read. kind
-    "hub": `path` is a data set id, `config` its configuration ("" = the default one), `revision` a branch, tag or commit
-    ("" = the main branch). `split` is a split name with an optional slice, "train[:1000]", "train[10%:20%]"; a file is one
-    split, "train" or that of its name. `weight` 0.4 takes 40 % of the rows, 2.0 takes every row twice. `tried` names the
-    places where a local path was looked for and not found; empty when it is there. `share` above 0 decides in place of
-    `weight`: so many rows are drawn that they are this share of all training rows. `as_asked`: its rows hold what an
-    expert was asked, databases shown: neither `field_mapping` nor `schema_prompt` is for them.
+    kind "file", "folder": `path` is an absolute path. "files": an absolute glob pattern. "url": `path` is a file, folder or
+    pattern in object storage, which is accessed when rows are read. "hub": `path` is a data set id, `config` its configuration
+    ("" = default), `revision` a branch, tag or commit ("" = main branch). `split` may have a slice, "train[:1000]",
+    "train[10%:20%]"; a file is one split, "train" or that in its name. `weight` 0.4 takes 40 % of the rows, 2.0 takes every
+    row twice. `tried`: where a local path was searched without success. `share` above 0 replaces `weight`: rows are drawn
+    until they are this share of all training rows. `as_asked`: rows contain complete questions with databases shown, so
+    `field_mapping` and `schema_prompt` do not apply.
     """
 
     kind: SourceKind
@@ -57,20 +56,20 @@ class SourceSpec:
 
     @property
     def is_local(self) -> bool:
-        """Whether its files are on this machine, or nowhere."""
+        """Whether its files are local (or missing)."""
         return self.kind not in ("hub", "url")
 
     def __str__(self) -> str:
-        """Return the source as messages name it, without its split."""
+        """Return the source's name in messages, without its split."""
         return self.path + (f"@{self.revision}" if self.revision else "") + (f"::{self.config}" if self.config else "")
 
 
 @dataclass(frozen=True)
 class ColumnMapping:
-    """Which columns hold what; "" = not named. Where nothing is named, columns are recognized by their usual names.
+    """Which columns have which role; "" = not named. If none is named, columns are recognized by their usual names.
 
-    database: the one that names a row's database, beside what becomes of the others. role, content: no columns, but the fields
-    of a turn; roles: (what stands there, the role that it is).
+    database: names a row's database, in addition to the others. role, content: keys of a turn, not columns; roles: (value of
+    that key, the role it means).
     """
 
     instruction: str = ""
@@ -86,16 +85,16 @@ class ColumnMapping:
     roles: tuple[tuple[str, str], ...] = ()
 
     def columns(self) -> dict[str, str]:
-        """Return the columns that are named, by what they hold."""
+        """Return the named columns by role."""
         named = {part.name: getattr(self, part.name) for part in fields(self)}
         return {name: column for name, column in named.items() if column and name not in OF_TURNS}
 
 
 @dataclass(frozen=True)
 class RowFilters:
-    """Rows to leave out: repeated ones, and those outside a length in characters (prompt and answer together).
+    """Rows to leave out: repeats, and those outside a length in characters (prompt and answer together).
 
-    deduplicate: rows repeat when all their text is equal ("row"), or the answer alone ("answer"); the first one stays.
+    deduplicate: repeats have the same text ("row"), or the same answer ("answer"); the first one stays.
     """
 
     deduplicate: Deduplicate = "off"
@@ -112,15 +111,15 @@ class RowFilters:
 
     @property
     def repeated(self) -> str:
-        """Why a row is left out that repeats an earlier one; "" = it is not."""
+        """Why a repeat is left out; "" = it is not."""
         return {"row": "repeated", "answer": "repeated answer", "off": ""}[self.deduplicate]
 
 
 @dataclass(frozen=True)
 class DataConfig:
-    """Which rows train and which evaluate. `validation_share` > 0 splits rows off `train` by `seed`.
+    """The rows for training and validation. `validation_share` > 0 splits rows off `train` by `seed`.
 
-    schema_prompt: what questions are shown of their databases; None: their input as it is.
+    schema_prompt: how databases are shown; None: the input stays as it is.
     """
 
     train: tuple[SourceSpec, ...]
@@ -136,18 +135,18 @@ class DataConfig:
 
     @property
     def as_asked(self) -> DataConfig:
-        """The same rows, shown what an expert is shown that is asked: nothing of their answers."""
+        """The same rows, with databases shown as in a question, without help from the answer."""
         shown = replace(self.schema_prompt, gold_in_training=False) if self.schema_prompt else None
         return replace(self, schema_prompt=shown)
 
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """The base model as named, how it is stored, and the prompt template ("" = the tokenizer's own, else alpaca).
+    """The base model's name, its quantization, and the prompt template ("" = the tokenizer's own, else alpaca).
 
-    `chat_template`: jinja text in place of both, "" = none; `chat_template_kwargs`: (name, value) pairs that it is given.
-    `system_prompt`: the system message of every prompt; None = what the template puts by itself, if anything.
-    `rope_scaling`: (name, value) pairs in a form that transformers knows; empty = the model's own.
+    `chat_template`: Jinja text instead of either, "" = none; `chat_template_kwargs`: (name, value) pairs for it.
+    `system_prompt`: of every prompt; None = the template's default. `rope_scaling`: (name, value) pairs in transformers' form;
+    empty = the model's own.
     """
 
     name: str
@@ -162,12 +161,11 @@ class ModelConfig:
 
 @dataclass(frozen=True)
 class RunConfig:
-    """One run, decided.
+    """All settings of one run.
 
-    `store` is the folder that holds token stores, one folder a key; where they lie in object storage that is `store_url`, and
-    `store` this machine's folder for them. `origins` says for every key of `training.config` where
-    its value came from. `sample_answers`: so many prompts are answered before and after training.
-    `rft`: None where one training is the whole run.
+    `store`: the folder with token stores, each in a folder named by its key; for stores in object storage that is `store_url`,
+    and `store` this machine's copy. `origins`: for every key of `training.config` where its value came from. `sample_answers`:
+    number of prompts answered before and after training. `rft`: None for a single training.
     """
 
     expert: str
@@ -190,5 +188,5 @@ class RunConfig:
 
     @property
     def own_cases(self) -> Path:
-        """The file of the expert's own cases; it need not exist."""
+        """The file of the expert's own cases, which may not exist."""
         return self.manifest.parent / "tests" / "cases.jsonl"

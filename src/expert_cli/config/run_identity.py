@@ -1,4 +1,4 @@
-"""What a run is made of, so that another one can be compared with it: `--locked RUN.json` and `--resume`."""
+"""Compares runs by what they are made of: `--locked RUN.json` and `--resume`."""
 
 from __future__ import annotations
 
@@ -25,23 +25,22 @@ IGNORED_ON_RESUME = (
     "compute.capture",
     "processes",
 )
-"""What may differ when a run goes on: how batches are fetched changes none of them, nor does what is kept in memory, nor how
-many share out the packs of a step."""
+"""May differ in a resumed run: how batches are loaded, what memory holds, how many processes share a step's packs."""
 MICRO_BATCH = ("batch_size", "gradient_accumulation_steps")
-"""How the packs of an optimizer step are split; their product may not differ."""
+"""How the packs of an optimizer step are split; their product must not differ."""
 PROGRAMS = ("code", "versions")
-"""What may differ when a run goes on, and is told: a fault may have been mended, but the last bits may be others."""
+"""May differ in a resumed run, with a warning: a bug may have been fixed, but results may differ in the last bits."""
 SETTINGS = ("model", "adapter", "optim", "loader", "compute")
 """Blocks of a run whose values are the same in two equal runs."""
 STORE = "store"
-"""The block that says what decides a run's tokens."""
+"""The block that decides a run's tokens."""
 
 
 def identity(run: RunConfig, store: Mapping[str, str], trusted: str, more: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what two equal runs have in common: contents (hashes) and settings, no paths, no machine.
+    """Return what two equal runs have in common: contents (hashes) and settings, but no paths and no machine.
 
-    store: the parts of the token store's key. trusted: the hash of the rows that another program saved, where these are
-    trained; else "". more: by their names, what neither the run nor its store tells.
+    store: the parts of the token store's key. trusted: the hash of another program's rows, if they are trained; else "". more:
+    further values by name.
     """
     named: dict[str, Any] = {**more, "tokenizer": store["tokenizer"], "code": code_sha256(), **settings_of(run)}
     parts = {name: value for name, value in store.items() if named.get(name) != value}
@@ -51,7 +50,7 @@ def identity(run: RunConfig, store: Mapping[str, str], trusted: str, more: Mappi
 
 
 def settings_of(run: RunConfig) -> dict[str, Any]:
-    """Return what of an identity the settings of a run decide; the adapter that it trains on from is read."""
+    """Return the part of an identity that comes from a run's settings; reads the adapter that training starts from."""
     rounds = asdict(run.rft) if run.rft is not None else {}
     return {
         "rows": [[spec.split, spec.weight] for spec in run.data.train],
@@ -60,19 +59,19 @@ def settings_of(run: RunConfig) -> dict[str, Any]:
         "best model": _best_model(run.watch),
         **{f"{block}.{name}": value for block in SETTINGS for name, value in asdict(getattr(run, block)).items()},
         "adapter.init_adapter": init_sha256(run),
-        # what prompts and cases hold is among the data
+        # prompts and cases are part of the data
         **{f"rft.{name}": value for name, value in rounds.items() if name not in ("prompts", "held_back_cases")},
     }
 
 
 def begun_as(before: Mapping[str, Any], now: Mapping[str, Any], drift: Collection[str]) -> dict[str, Any]:
-    """Return the identity of the run that begins now; where it is the one before, as many processes began it as that one."""
+    """Return the identity of this run; if it continues `before`, with the number of processes that began that one."""
     goes_on = before and not _changed(before, now, drift)
     return {**now, "processes": before["processes"]} if goes_on else dict(now)
 
 
 def _best_model(watch: LogSaveEvalConfig) -> dict[str, Any] | None:
-    """Return what decides which step's adapter is kept and when the run ends early; None where it is the last one."""
+    """Return what decides which step's adapter is kept and early stopping; None if it is the last one."""
     if not (watch.load_best_model_at_end or watch.early_stopping_patience):
         return None
     not_of_it = ("logging_", "save_", "report_")
@@ -88,7 +87,7 @@ def code_sha256() -> str:
 
 
 def require_same(path: Path, now: Mapping[str, Any], report: Reporter) -> None:
-    """Raise IntegrityError naming every difference from a recorded identity; programs that have changed are told."""
+    """Raise IntegrityError for every difference from a recorded identity; changed programs are only reported."""
     before = part(read_json(path), "identity")
     if not before:
         raise InputError(f"--locked {path}: is not a run.json of expert-cli", "name run.json of a run directory")
@@ -100,7 +99,7 @@ def require_same(path: Path, now: Mapping[str, Any], report: Reporter) -> None:
 
 
 def require_keys(drift: Collection[str], now: Mapping[str, Any]) -> None:
-    """Raise InputError for a key that may differ and that there is not."""
+    """Raise InputError for a key of `drift` that does not exist."""
     if unknown := sorted(set(drift) - set(_flat(now))):
         raise InputError(f"--allow-drift {unknown[0]}: there is no such key", f"keys: {', '.join(sorted(_flat(now)))}")
 
@@ -108,7 +107,7 @@ def require_keys(drift: Collection[str], now: Mapping[str, Any]) -> None:
 def require_goes_on(
     checkpoint: Path, before: Mapping[str, Any], now: Mapping[str, Any], drift: Collection[str], report: Reporter
 ) -> None:
-    """Raise IntegrityError naming what differs from the run of a checkpoint, beside `drift`."""
+    """Raise IntegrityError for differences from the run of a checkpoint, except those in `drift`."""
     require_keys(set(drift) - set(_flat(before)), now)
     if changed := _changed(before, now, drift):
         names = " ".join(f'--allow-drift "{line.split(": ")[0]}"' for line in changed)
@@ -119,10 +118,10 @@ def require_goes_on(
 
 
 def _changed(before: Mapping[str, Any], now: Mapping[str, Any], drift: Collection[str]) -> list[str]:
-    """What differs of two runs beside what may when one goes on."""
+    """The differences between two runs, without those that a resumed run may have."""
     split = [f"optim.{key}" for key in MICRO_BATCH]
     products = {math.prod(run.get(key, 0) for key in split) for run in (before, now)}
-    # rows of like lengths are grouped by micro-batch
+    # rows of similar length are grouped by micro-batch
     same_packs = split if len(products) == 1 and not now["loader.group_by_length"] else []
     return _differences(before, now, (*IGNORED_ON_RESUME, *PROGRAMS, *same_packs, *drift))
 
@@ -137,7 +136,7 @@ def _differences(before: Mapping[str, Any], now: Mapping[str, Any], ignored: Col
 
 
 def _tell(where: Path, before: Mapping[str, Any], now: Mapping[str, Any], report: Reporter) -> None:
-    """Name the programs that have changed."""
+    """Report the programs that have changed."""
     changed = ["expert-cli itself"] if before.get("code") != now["code"] else []
     older = {str(pair[0]): pair[1] for pair in items(before, "versions") if isinstance(pair, list) and len(pair) == 2}
     changed += [f"{name} ({old} -> {new})" for name, new in now["versions"] if (old := older.get(name, "none")) != new]

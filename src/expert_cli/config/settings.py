@@ -1,4 +1,4 @@
-"""A block of a manifest with what its keys come to, the training block with that of its base model, and files that it names."""
+"""Blocks of a manifest with the effects of their keys; the training block is merged with that of its base model."""
 
 from __future__ import annotations
 
@@ -23,17 +23,16 @@ if TYPE_CHECKING:
 Block = TypeVar("Block", bound=BaseModel)
 Part = TypeVar("Part", bound="DataclassInstance")
 Outcomes = Mapping[Path_, Outcome]
-"""What became of keys, by their path in a block; a path speaks for all below it."""
+"""Effects of keys by their path in a block; a path includes all keys below it."""
 Unwritten = tuple[Any, str]
-"""What stands for a key that is not written, and why."""
+"""The default of a key, and the reason for it."""
 
 
 class Settings(Generic[Block]):
-    """One block as it was written, and what became of each of its keys.
+    """One block as written, and the effect of each of its keys.
 
-    A value goes into the run through `use`, `put` or `block`, which note what it does there; `leave` notes why one does not.
-    Defaults and effects are those that are declared beside the key. `written` is for looking at one key to decide about
-    another.
+    A value goes into the run through `use`, `put` or `block`, which note its effect; `leave` notes why it has none. Defaults
+    and effects are declared beside the key. `written` is for looking at one key while deciding about another.
     """
 
     def __init__(self, written: Block) -> None:
@@ -45,16 +44,16 @@ class Settings(Generic[Block]):
         self._nested: dict[Path_, Unwritten] = {}
 
     def __getitem__(self, key: str) -> Any:
-        """Return the value of a key, or what stands for it where it is not written."""
+        """Return the value of a key, or its default."""
         value = getattr(self.written, key)
         return declared(type(self.written), key).default if value is None else value
 
     def use(self, key: str) -> Any:
-        """Return the value of a key, or what stands for it where it is not written, and note its effect."""
+        """Return the value of a key, or its default, and note its effect."""
         return self.put(key, self[key])
 
     def put(self, key: str, value: Any, effect: str = "", reason: str = "") -> Any:
-        """Return what a key was decided to, and note its effect; with a reason, that it is not as written."""
+        """Return the value decided for a key, and note its effect; with a reason why it differs from what is written."""
         effect = effect or declared(type(self.written), key).effect_of(value, self)
         self.outcomes[(key,)] = adjusted(effect, reason) if reason else applied(effect)
         self._decided[key] = value
@@ -65,7 +64,7 @@ class Settings(Generic[Block]):
         self.outcomes |= {(key,): not_used(reason) for key in keys}
 
     def unwritten(self) -> dict[Path_, Unwritten]:
-        """Return the keys that are not written, of those whose declaration says what is taken then and why."""
+        """Return those unwritten keys whose declaration has a default with a reason."""
         block = type(self.written)
         keys = [key for key in block.model_fields if key in self._decided and getattr(self.written, key) is None]
         told = {key: declared(block, key) for key in keys}
@@ -73,17 +72,17 @@ class Settings(Generic[Block]):
         return {(key,): (self._as_written(key), its.why) for key, its in told.items() if its.why} | nested
 
     def _as_written(self, key: str) -> Any:
-        """Return what a key was decided to as it would be written, which is of the type of its default."""
+        """Return a decided value in the type of the key's default, as it would be written."""
         default, decided = declared(type(self.written), key).default, self._decided[key]
         return decided if default is None or type(decided) is type(default) else default
 
     def nest(self, path: Path_, inner: Settings[Any]) -> None:
-        """Note what became of the keys of a block in this one, which stands at `path`."""
+        """Note the effects in a block at `path` inside this one."""
         self.outcomes |= {(*path, *key): outcome for key, outcome in inner.outcomes.items()}
         self._nested |= {(*path, *key): default for key, default in inner.unwritten().items()}
 
     def block(self, kind: type[Part], **decided: Any) -> Part:
-        """Return a block of the run: what was decided of it, and for its other fields the keys of the same names."""
+        """Return a block of the run: the decided values, and for its other fields the keys of the same names."""
         names = [field.name for field in fields(kind) if field.name not in decided]
         return kind(**decided, **{name: self.use(name) for name in names})
 
@@ -96,8 +95,8 @@ OF_ADAPTERS = {"type": "adapter_type", "r": "rank"}
 class Merged:
     """The merged values and where each came from.
 
-    base: the base model, at `index` of the manifest; None for one that it does not list. dropped: keys of `training.config`
-    whose value an option of the command line set aside, and that option.
+    base: the base model, at `index` of the manifest; None for one that is not listed. dropped: keys of `training.config` that
+    an option of the command line replaces, with that option.
     """
 
     loaded: LoadedManifest
@@ -113,7 +112,7 @@ class Merged:
         return ("base_model",) if self.loaded.manifest.base_model is not None else ("base_models", self.index or 0)
 
     def fault(self, key: str, message: str, hint: str = "", *, origin: str = "") -> ManifestIssue:
-        """Return a fault where the value of a key was written, as it is called there. origin: in another layer than its own."""
+        """Return an error at the place where a key's value is written. origin: a layer other than the value's own."""
         origin, manifest = origin or self.origins.get(key, ""), self.loaded.manifest
         block: Path_ = (*self.entry, "config") if origin.startswith("base model") else ("training", "config")
         written = manifest.training.config.model_fields_set
@@ -125,7 +124,7 @@ class Merged:
 
 
 def adapter_block(adapter: Adapter) -> dict[str, Any]:
-    """Return an adapter entry under the names of `training.config`, which repeats it and decides."""
+    """Return an adapter entry under the names of `training.config`, which it repeats."""
     kind = adapter.type if adapter.type in get_args(AdapterType) else None
     named = {"adapter_type": kind, "rank": adapter.r or adapter.rank}
     named |= {name: getattr(adapter, name) for name in ("alpha", "dropout", "target_modules")}
@@ -133,7 +132,7 @@ def adapter_block(adapter: Adapter) -> dict[str, Any]:
 
 
 def read_chat_template(path: Path) -> str:
-    """Return the jinja text of a file. Raises InputError: it is not there, empty, or no text."""
+    """Return the Jinja text of a file. Raises InputError if it is missing, empty, or not text."""
     hint = "name a file of a chat template in jinja, relative to the manifest"
     try:
         text = path.read_text(encoding="utf-8")
@@ -145,6 +144,6 @@ def read_chat_template(path: Path) -> str:
 
 
 def place_of(written: str, folders: Sequence[Path]) -> Path:
-    """Return a path, absolute, in the first of `folders` that has it, else in the first. Backslashes part it."""
+    """Return an absolute path in the first of `folders` that has it, else in the first. Backslashes separate folders."""
     places = [(folder / written.replace("\\", "/")).absolute() for folder in folders]
     return next((place for place in places if place.exists()), places[0])

@@ -1,4 +1,4 @@
-"""What the keys of training, logging, saving, evaluating, rounds and decoding mean where they are not written."""
+"""Decides the settings of training, logging, saving, evaluating, rft and decoding, with the defaults that depend on others."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Config = Settings[TrainingConfig]
 
 
 def model(base: Settings[Base], config: Config, folders: Sequence[Path] = (Path(),)) -> ModelConfig:
-    """Return the base model to load. folders: where a relative `chat_template_path` is looked for, in this order."""
+    """Return the base model to load. folders: where a relative `chat_template_path` is searched, in this order."""
     written = config.use("chat_template_path")
     base.use("alias")
     template = base.use("prompt_template") or ""
@@ -42,7 +42,7 @@ def model(base: Settings[Base], config: Config, folders: Sequence[Path] = (Path(
 
 
 def _sha256(base: Settings[Base]) -> str:
-    """Return the hash that weights are held against, "" where none is written: manifests in the wild hold "abc123..."."""
+    """Return the expected hash of the weights, "" for none: manifests in the wild contain placeholders like "abc123..."."""
     digest = (base.written.sha256 or "").strip().lower().removeprefix("sha256:")
     if re.fullmatch(r"[0-9a-f]{64}", digest):
         base.use("sha256")
@@ -61,7 +61,7 @@ def _rope(base: Settings[Base]) -> tuple[tuple[str, float | str], ...]:
 
 
 def adapter(config: Config, folders: Sequence[Path] = (Path(),)) -> AdapterConfig:
-    """Return the adapter that is trained. folders: where a relative `init_adapter` is looked for, in this order."""
+    """Return the adapter to train. folders: where a relative `init_adapter` is searched, in this order."""
     config.use("method")
     kind, modules = config.use("adapter_type"), config.use("target_modules")
     rank = config.use("rank")
@@ -78,7 +78,7 @@ def adapter(config: Config, folders: Sequence[Path] = (Path(),)) -> AdapterConfi
 
 
 def optim(config: Config) -> OptimConfig:
-    """Return how the optimizer steps."""
+    """Return the optimizer's settings."""
     epochs, max_steps = config.use("epochs"), config.written.max_steps
     if max_steps is None:
         config.leave("not written", "max_steps")
@@ -101,12 +101,12 @@ def optim(config: Config) -> OptimConfig:
         max_steps=max_steps or -1,
         scheduler=kind,
         scheduler_kwargs=tuple(sorted((config.use("lr_scheduler_kwargs") or {}).items())),
-        warmup=float(steps or share),  # steps where it is 1 or more, else a share of all
+        warmup=float(steps or share),  # steps if 1 or more, else a share of all steps
     )
 
 
 def loader(config: Config, device: DeviceName) -> LoaderConfig:
-    """Return how rows are laid out and batches prepared."""
+    """Return how rows are packed and batches are loaded."""
     written = config["packing"]
     packing: Packing = config.put("packing", {True: "random", False: "off"}.get(written, written))
     workers, prefetch = config.use("dataloader_num_workers"), config.use("dataloader_prefetch_factor")
@@ -135,7 +135,7 @@ def loader(config: Config, device: DeviceName) -> LoaderConfig:
 
 
 LEAST_KEPT = 2
-"""The newest checkpoint may be damaged when the machine fails."""
+"""The newest checkpoint may be damaged by a crash of the machine."""
 
 
 def log_save_eval(config: Config) -> LogSaveEvalConfig:
@@ -147,7 +147,7 @@ def log_save_eval(config: Config) -> LogSaveEvalConfig:
     eval_strategy: Strategy = config.put("eval_strategy", written.eval_strategy or (default if asks_eval else "no"))
     save_strategy, save_every_s = _saving(config, eval_strategy)
     save_steps, eval_steps = _steps(config, save_strategy, eval_strategy)
-    # each checkpoint is evaluated, as transformers' `load_best_model_at_end` asks for
+    # every checkpoint is evaluated, as transformers' `load_best_model_at_end` requires
     if wants_best and save_strategy == "steps" and save_steps % eval_steps:
         save_steps += eval_steps - save_steps % eval_steps
         reason = f"load_best_model_at_end: a multiple of {eval_steps} steps, after which the run is evaluated"
@@ -168,10 +168,10 @@ def log_save_eval(config: Config) -> LogSaveEvalConfig:
 
 
 def _saving(config: Config, evaluates: Strategy) -> tuple[Strategy, float]:
-    """Return (strategy, seconds between two checkpoints; 0: none by time).
+    """Return (strategy, seconds between two checkpoints; 0: not by time).
 
-    evaluates: when what chooses the best step is measured. There checkpoints are written too, as transformers'
-    `load_best_model_at_end` asks for, but where they are written by time alone.
+    evaluates: when the value that chooses the best step is measured. Checkpoints are written then, too, as transformers'
+    `load_best_model_at_end` requires, unless they are written by time alone.
     """
     written, wants_best = config.written, bool(config.written.load_best_model_at_end)
     asked: Strategy = written.save_strategy or (evaluates if wants_best else "steps" if written.save_steps else "no")
@@ -186,7 +186,7 @@ def _saving(config: Config, evaluates: Strategy) -> tuple[Strategy, float]:
 
 
 def _steps(config: Config, save: Strategy, evaluate: Strategy) -> tuple[int, int]:
-    """Return the steps between two checkpoints and between two evaluations; a key that is not written takes the other's."""
+    """Return the steps between checkpoints and between evaluations; if one key is missing it takes the other's value."""
     written, default = config.written, declared(TrainingConfig, "save_steps").default
     save_steps = config.put("save_steps", written.save_steps or written.eval_steps or default)
     eval_steps = config.put("eval_steps", written.eval_steps or config["save_steps"])
@@ -202,7 +202,7 @@ def _steps(config: Config, save: Strategy, evaluate: Strategy) -> tuple[int, int
 
 
 def sample_answers(config: Config, evaluation: Settings[EvaluationBlock]) -> int:
-    """Return how many prompts are answered before and after training."""
+    """Return the number of prompts answered before and after training."""
     if config["fsdp"]:
         evaluation.leave("fsdp: the first process has no whole model to answer with", "sample_answers")
         return 0
@@ -221,7 +221,7 @@ def _limit(config: Config, *, writes: bool) -> int | None:
 
 
 def _best(config: Config) -> dict[str, Any]:
-    """Return what the best step is chosen by, and what hangs on it."""
+    """Return what the best step is chosen by, and settings that depend on it."""
     loads, patience = config.use("load_best_model_at_end"), config.written.early_stopping_patience or 0
     config.put("metric_for_best_model", EVAL_LOSS)
     config.put("greater_is_better", False)
@@ -234,7 +234,7 @@ METHOD = "rft"
 
 
 def rft(keys: Settings[Rft], method: str, folders: Sequence[Path]) -> RftConfig | None:
-    """Return how a run learns from answers that were run; None where its method is another one."""
+    """Return the settings of rft; None for another method."""
     if method != METHOD:
         keys.leave(f"method is {method}", *Rft.model_fields)
         return None
@@ -253,7 +253,7 @@ JSON_GRAMMARS = ("json", "json-schema")
 
 
 def decoding(written: Decoding) -> Settings[Decoding]:
-    """Return the block, with what became of each of its keys noted."""
+    """Return the block, with the effect of each key noted."""
     keys = Settings(written)
     if not keys.use("use_grammar"):
         keys.leave("use_grammar is not true", "grammar_type", "json_schema")
@@ -269,13 +269,13 @@ def decoding(written: Decoding) -> Settings[Decoding]:
 
 
 def known_grammar(written: Decoding) -> GrammarType | None:
-    """Return what answers are held to; None for free text."""
+    """Return the grammar that answers are held to; None for free text."""
     known: tuple[GrammarType, ...] = get_args(GrammarType)
     return next((name for name in known if written.use_grammar and name == written.grammar_type), None)
 
 
 def unknown_grammar(written: Decoding) -> str:
-    """Return why nothing holds answers where `use_grammar` is true; "" where something does."""
+    """Return why no grammar is used although `use_grammar` is true; "" if one is."""
     if not written.use_grammar or known_grammar(written):
         return ""
     if written.grammar_type is None:
@@ -284,7 +284,7 @@ def unknown_grammar(written: Decoding) -> str:
 
 
 def schema_fault(schema: Mapping[str, Any]) -> str:
-    """Return why an object is no JSON Schema, "" where it is one, or where the package that knows is not installed."""
+    """Return why an object is no valid JSON Schema; "" if it is valid, or the package to check it is not installed."""
     if find_spec("jsonschema_rs") is None:
         return ""
     import jsonschema_rs
