@@ -1,11 +1,11 @@
-"""Numbers -> what holds a run back, and what to change; pure.
+"""Decides from measurements what slows a run down, and what to change; pure functions.
 
-Each rule says which share of the time its cause costs. The largest share wins if it is at least NOTABLE, and 1 / (1 - share)
-bounds what its removal can bring; no factor is printed that does not come from such a share. Memory that spills is asked first,
-because it slows everything else down. Where no cause is notable the device works all the time: "compute-bound" if settings
-are known that spend its work on something avoidable, else "healthy".
+Each rule gives the share of time that its cause costs. The largest share wins if it is at least NOTABLE; removing the cause
+can bring at most 1 / (1 - share), and no other factor is ever printed. Spilled memory is checked first, because it slows
+everything else. Without a notable cause the device works all the time: "compute-bound" if settings waste some of its work,
+else "healthy".
 
-A wait is a loss only while the device idles: of 20 % waiting for data on a GPU that is 95 % busy, 5 % are lost.
+Waiting only costs time while the device idles: of 20 % waiting for data on a GPU that is 95 % busy, 5 % are lost.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from typing import Any
 from expert_cli.benchmark.evidence import Evidence
 
 NOTABLE = 0.10
-"""Below a tenth of the time no single cause is worth a change: it could bring 1.11x at most."""
+"""Below a tenth of the time no single cause is worth a change: at most 1.11x."""
 FEWER = 4
-"""How many times rarer saving or evaluating is proposed: it takes three quarters of the cost away."""
+"""How many times rarer saving or evaluating is proposed, which avoids three quarters of its cost."""
 RARER = 1 - 1 / FEWER
 ROOM = 0.5
-"""The share of the GPU's memory that must be free before anything that takes more of it is proposed."""
+"""The share of GPU memory that must be free before something is proposed that needs more of it."""
 MOST_ADVICE = 2
 SPILLED_MB = 64.0
-"""Windows keeps some tens of MB of every process in shared memory; more than this is the model's."""
+"""Windows keeps some tens of MB of every process in shared memory; more is the model's."""
 
 
 @dataclass(frozen=True)
 class Advice:
     """One thing to change.
 
-    `changes`: pairs of a manifest key, or an option of `train`, and its new value; empty for what lies outside of both.
-    `at_most`: the factor that the whole run can gain, derived from the measured shares; None where these numbers do not say.
+    changes: (manifest key or option of `train`, new value); empty for anything else. at_most: the largest possible speed-up of
+    the whole run, from the measured shares; None if unknown.
     """
 
     changes: tuple[tuple[str, str], ...]
@@ -41,7 +41,7 @@ class Advice:
     at_most: float | None
 
     def __str__(self) -> str:
-        """The advice as one line to act on."""
+        """The advice as one line."""
         told = " ".join(f"{key} {value}" if key[:2] == "--" else f"--set {key}={value}" for key, value in self.changes)
         gain = "gain not known from these numbers" if self.at_most is None else f"at most {self.at_most:.2f}x"
         return f"{told}  {gain}: {self.why}" if told else f"{self.why}  {gain}"
@@ -53,7 +53,7 @@ class Advice:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What holds the run back, the numbers that say so, and at most two things to change. share: of the time that it costs."""
+    """What slows the run down, the evidence, and at most two things to change. share: of the time that it costs."""
 
     name: str
     evidence: tuple[str, ...]
@@ -67,7 +67,7 @@ class Diagnosis:
 
 
 def diagnose(e: Evidence) -> Diagnosis:
-    """Name what holds a run back, with at most two things to change."""
+    """Return what slows a run down, with at most two things to change."""
     found = _spilled(e) or _by_shares(e)
     return replace(found, advice=found.advice[:MOST_ADVICE])
 
@@ -103,7 +103,7 @@ def _data(e: Evidence) -> Diagnosis:
 
 
 def _rare(e: Evidence) -> Iterator[Diagnosis]:
-    """What happens now and then: the whole run says what it costs."""
+    """Rare phases, judged over the whole run."""
     for name, phase, words, remedy in (
         ("checkpointing", "checkpoint", "checkpoints", _fewer_saves),
         ("evaluation", "eval", "evaluation", _fewer_evaluations),
@@ -113,7 +113,7 @@ def _rare(e: Evidence) -> Iterator[Diagnosis]:
 
 
 def _launches(e: Evidence) -> Diagnosis:
-    """The host is the brake: Python between the steps, or kernels launched one by one."""
+    """The host is too slow: Python between the steps, or launches of single kernels."""
     other, compute = _share(e, "other"), _share(e, "forward", "backward", "captured", "optimizer")
     share, evidence = other, []
     if e.idle is not None:
@@ -145,7 +145,7 @@ def _use(e: Evidence) -> list[str]:
     return told
 
 
-# What to change for each cause; gains are bounds from the measured shares ------------------------------------------------
+# What to change for each cause; gains are bounds from the measured shares ---------------------------------------------
 
 
 def _sooner_data(e: Evidence, share: float, *, copying: bool) -> Iterator[Advice]:
@@ -193,7 +193,7 @@ def _fuller_steps(e: Evidence, share: float) -> Iterator[Advice]:
 
 
 def _cheaper_work(e: Evidence) -> list[Advice]:
-    """Work of a busy device that the result does not need, the largest bound first, unknown ones last."""
+    """Unnecessary work of a busy device, the largest bound first, unknown ones last."""
     advice, forward, padding = [], e.shares.get("forward", 0.0), e.padding_share or 0.0
     if e.settings.get("packing") in ("off", None) and padding >= NOTABLE:
         advice.append(_set("packing", "true", f"{padding:.0%} of the positions are padding", padding))
@@ -206,7 +206,7 @@ def _cheaper_work(e: Evidence) -> list[Advice]:
 
 
 def _batch(e: Evidence, batch: int, why: str, share: float | None) -> Advice:
-    """Another batch size, and the accumulation that keeps the effective batch, where there is a whole one."""
+    """Another batch size with the same effective batch, if a whole accumulation exists."""
     now, accumulation = e.settings.get("batch_size") or 1, e.settings.get("gradient_accumulation_steps") or 1
     kept, rest = divmod(now * accumulation, batch)
     more = () if rest else (("training.config.gradient_accumulation_steps", str(kept)),)
@@ -218,10 +218,10 @@ def _set(key: str, value: object, why: str, share: float | None, *more: tuple[st
 
 
 def _gain(share: float | None) -> float | None:
-    """Return the factor by which a run can get faster when this share of its time goes away; None: not known."""
+    """Return the speed-up if this share of the time is saved; None: unknown."""
     return None if share is None or not 0 <= share < 1 else 1 / (1 - share)
 
 
 def _has_room(e: Evidence) -> bool:
-    """Whether so much of the GPU's memory is free that something which takes more of it may be proposed."""
+    """Whether enough GPU memory is free to propose something that needs more."""
     return e.free_memory is not None and e.free_memory >= ROOM

@@ -1,4 +1,4 @@
-"""What was watched -> the evidence that a verdict rests on."""
+"""Collects the evidence for a verdict from an observed run."""
 
 from __future__ import annotations
 
@@ -13,17 +13,16 @@ from expert_cli.runs.metrics import mean_shares, number, numbers, padding_share,
 Line = Mapping[str, Any]
 _BLOCKS = ("loader", "optim", "compute", "watch")
 ENOUGH_LINES = 20
-"""So many earlier lines are judged where no step was logged while it was watched."""
+"""How many earlier lines are judged if no step was logged during the observation."""
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What was measured; None or empty = not known.
+    """Measurements; None or empty = unknown.
 
-    shares: of the watched steps' time (data, host_to_device, forward, backward, optimizer, checkpoint, eval, other; sum 1).
-    run_shares: the same of the whole run, for what happens only now and then. idle, free_memory: shares of the time and of the
-    memory of the run's GPU. cpu_use: the share of the cores that the run keeps busy. settings: of the run's blocks loader,
-    optim, compute and watch, as run.json has them.
+    shares: of the observed steps' time (data, host_to_device, forward, backward, optimizer, checkpoint, eval, other; sum 1).
+    run_shares: the same for the whole run, for rare phases. idle, free_memory: shares of the GPU's time and memory. cpu_use:
+    the share of the cores used by the run. settings: the blocks loader, optim, compute and watch of run.json.
     """
 
     shares: Mapping[str, float] = field(default_factory=dict)
@@ -40,18 +39,18 @@ class Evidence:
 
 
 def judged_lines(earlier: Sequence[Line], new: Sequence[Line]) -> Sequence[Line]:
-    """Return the metric lines that are judged: the new ones, or the last before them where no step was logged since."""
+    """Return the metric lines to judge: the new ones, or the last ones before if no step was logged since."""
     return new if numbers(new, "loss") else earlier[-ENOUGH_LINES:]
 
 
 def collect_evidence(
     samples: Sequence[MonitorSample], earlier: Sequence[Line], new: Sequence[Line], run: Mapping[str, Any]
 ) -> Evidence:
-    """Return the evidence of a watched stretch: samples, the metric lines before and during it, and run.json."""
+    """Return the evidence from samples, the metric lines before and during the observation, and run.json."""
     judged = judged_lines(earlier, new)
     settings = {key: value for name in _BLOCKS for key, value in part(run, "config", name).items()}
-    samples = [sample for sample in samples if sample.alive is not False]  # what a machine does after the run's end
-    # beside a run on a CPU a GPU is another program's
+    samples = [sample for sample in samples if sample.alive is not False]  # the run has ended
+    # beside a run on the CPU, a GPU is used by another program
     gpu = [] if settings.get("device") == "cpu" else of_gpu(samples, main_gpu(samples))
     busy, used, total = (mean(values_of(gpu, name)) for name in ("utilization", "memory_used_mb", "memory_total_mb"))
     cpu, cores = mean(values_of(samples, "cpu_percent")), int(number(run, "machine", "cores") or os.cpu_count() or 1)

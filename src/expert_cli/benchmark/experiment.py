@@ -1,4 +1,4 @@
-"""A manifest against another, or against itself without our kernels, in pairs of fresh processes: how fast, the same losses?"""
+"""Compares a manifest with another one, or with stock layers, in pairs of fresh processes: speed and losses."""
 
 from __future__ import annotations
 
@@ -34,17 +34,18 @@ _PADDED = (*_PLAIN, "pad_documents=true")
 _UNCHANGED = ("fp16=true", "bf16=false", "use_tf32=false", "gradient_checkpointing=true", "optim=adamw_torch")
 _PRESETS = {"padded": _PADDED, "flattening": _PLAIN, "unoptimized": (*_PADDED, *_UNCHANGED, "dataloader_num_workers=0")}
 PRESETS = {name: tuple(f"training.config.{setting}" for setting in preset) for name, preset in _PRESETS.items()}
-"""Settings that train a manifest's packs by transformers' and PEFT's own layers: each document padded to the longest of its
-batch; end to end, none sees another; and padded as in scripts that nobody has tuned."""
+"""Settings that train the same packs with stock layers: each document padded to the longest of its batch; concatenated but
+isolated; and padded as in scripts that nobody has tuned.
+"""
 TOLERANCE = 0.02
-"""Losses that differ by no more than this share count as equal: precision and order of summing differ."""
+"""Losses within this share count as equal: precision and the order of additions differ."""
 
 
 @dataclass(frozen=True)
 class Parity:
-    """Whether A loses the same as B at equal trained tokens.
+    """Whether A and B have equal losses after equal trained tokens.
 
-    a, b: mean losses of the runs between `tokens`, None where one is not finite. difference: a - b, 0 where one is not finite.
+    a, b: mean losses between `tokens`, None if not finite. difference: a - b, 0 if not finite.
     """
 
     verdict: Literal["equal", "higher", "lower", "not finite"]
@@ -55,11 +56,11 @@ class Parity:
 
     @property
     def holds(self) -> bool:
-        """Whether the losses are the same: one that is too low is no better sign than one that is too high."""
+        """Whether the losses are equal: a lower one is no better sign than a higher one."""
         return self.verdict == "equal"
 
     def __str__(self) -> str:
-        """The words that follow "the loss is"."""
+        """The words after "the loss is"."""
         start, stop = self.tokens
         where = f"over trained tokens {start:,} to {stop:,}"
         if self.a is None or self.b is None:
@@ -69,7 +70,7 @@ class Parity:
 
 
 def mean_loss(curve: Curve, start: float, stop: float) -> float:
-    """Return the mean loss per trained token from the `start`th to the `stop`th; a step at the edge counts in part."""
+    """Return the mean loss per trained token between two counts of trained tokens; a step at the edge counts in part."""
     total, end = 0.0, 0
     for tokens, loss in curve:
         end += tokens
@@ -79,10 +80,10 @@ def mean_loss(curve: Curve, start: float, stop: float) -> float:
 
 
 def parity(a: Sequence[Curve], b: Sequence[Curve]) -> Parity:
-    """Compare the losses of pairs of runs that began with the same adapter and saw the same rows in the same order.
+    """Compare losses of pairs of runs with the same initial adapter and the same rows in the same order.
 
-    Steps need not hold the same number of tokens, so losses are compared over the same trained tokens, the second half of
-    those that every run reached: in the first half nobody has learned much.
+    Steps may have different numbers of tokens, so losses are compared over the same trained tokens: the second half of those
+    that every run reached, since little is learned in the first half.
     """
     stop = min(sum(tokens for tokens, _ in curve) for curve in (*a, *b))
     window = (stop // 2, stop)
@@ -108,8 +109,8 @@ def measure_against(
 ) -> dict[str, Any]:
     """Return the document of `benchmark --json`, kind "experiment": A is the manifest, B one of `PRESETS` or another manifest.
 
-    gate: the least ratio of their speeds, None = none. Raises ManifestError, InputError, EnvironmentProblem before anything
-    runs, and the error of a run that fails, with its variant's name.
+    gate: the smallest accepted ratio of speeds, None = any. Raises ManifestError, InputError, EnvironmentProblem before
+    anything runs, and the error of a failing run with its variant's name.
     """
     plan = decided(manifest, overrides, machine)
     preset = PRESETS.get(against)
@@ -139,7 +140,7 @@ def measure_against(
 
 
 def as_text(document: Mapping[str, Any]) -> str:
-    """Return an experiment's document as a person reads it."""
+    """Return an experiment's document as text."""
     a, b, ratio, parity, gate = (document[key] for key in ("a", "b", "ratio", "loss_parity", "gate"))
     shown = [figures_text(side) for side in (a, b)]
     rows = [[label, *(side[label] for side in shown)] for label in shown[0]]
@@ -155,7 +156,7 @@ def as_text(document: Mapping[str, Any]) -> str:
 
 
 def decided(manifest: Path, overrides: Overrides, machine: Machine) -> RunConfig:
-    """Return what a manifest comes to, its data there. Raises ManifestError, InputError, EnvironmentProblem."""
+    """Return the plan of a manifest whose data is here. Raises ManifestError, InputError, EnvironmentProblem."""
     run = make_plan(manifest, machine, overrides).run
     require_data(run)
     return run

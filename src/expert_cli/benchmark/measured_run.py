@@ -1,4 +1,4 @@
-"""Short training runs in processes of their own, measured: of this tool, or of the stock Trainer."""
+"""Measures short training runs in processes of their own: of this tool, or of the stock Trainer."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.statistics import mean_of
 
 STRICT = "training.config.on_oom=error"
-"""A run that would change its settings to fit the memory is none of those that are compared."""
+"""A run that changed its settings to fit into memory could not be compared."""
 
 
 @dataclass(frozen=True)
 class Variant:
-    """What is run. name: what messages call it. settings: beside those that all variants share."""
+    """A variant of a run. name: in messages. settings: beside those of all variants."""
 
     name: str
     manifest: Path
@@ -32,7 +32,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class RunCounts:
-    """Optimizer steps that are measured, those before them that are not, and the runs of each variant."""
+    """Measured optimizer steps, warm-up steps before them, and runs of each variant."""
 
     steps: int
     warmup: int
@@ -40,14 +40,14 @@ class RunCounts:
 
 
 Curve = Sequence[tuple[int, float]]
-"""The loss of a run over what it has learned from: of each optimizer step its trained tokens, and the mean loss per one."""
+"""A loss curve: trained tokens of each optimizer step, and their mean loss."""
 
 
 @dataclass(frozen=True)
 class RunMeasurement:
-    """One run: N optimizer steps after the warm-up steps; `curve` and `padding_share` are of the warm-up, too.
+    """One run: N optimizer steps after the warm-up; `curve` and `padding_share` include the warm-up.
 
-    tokens_per_s (real tokens), shares: of the N steps, as the run itself logged them. peak_memory_mb: as its report has it.
+    tokens_per_s (real tokens), shares: of the N steps, from the run's log. peak_memory_mb: from its report.
     """
 
     seed: int
@@ -62,7 +62,7 @@ Run = Callable[[Variant, Overrides, RunCounts, int], RunMeasurement]
 
 
 def run_once(variant: Variant, overrides: Overrides, counts: RunCounts, seed: int) -> RunMeasurement:
-    """Train in a fresh process and return what was measured. Raises what ended it, with the variant's name."""
+    """Train in a fresh process and return the measurement. Raises the run's error with the variant's name."""
     asked = with_settings(overrides, *variant.settings, *QUIET_SETTINGS, STRICT)
     asked = replace(asked, seed=seed, max_steps=counts.steps + counts.warmup)
     lines, report = train_subprocess(variant.name, variant.manifest, asked)
@@ -70,7 +70,7 @@ def run_once(variant: Variant, overrides: Overrides, counts: RunCounts, seed: in
 
 
 def measure_run(lines: Lines, peak_memory_mb: float, seed: int, warmup: int) -> RunMeasurement:
-    """Return what the metrics of a finished run's steps say."""
+    """Return the measurement from the metrics of a finished run."""
     start = lines[warmup - 1] if warmup else {"seconds": 0.0, "tokens_real": 0}
     seconds, tokens = (lines[-1][key] - start[key] for key in ("seconds", "tokens_real"))
     trained = [0, *(line["tokens_trained"] for line in lines)]
@@ -96,10 +96,10 @@ def run_in_turn(
     *,
     keeps_going: bool = False,
 ) -> tuple[list[list[RunMeasurement]], dict[int, TrainingFailed]]:
-    """Return the runs of every variant, of repeat r with `seed` + r: A B B A ... spreads what changes with time evenly.
+    """Run every variant in turn, repeat r with `seed` + r: the order A B B A ... spreads slow drifts evenly.
 
-    keeps_going: a variant whose training fails is not run again, and its error is returned, by the variant's number, instead
-    of raised. Raises Interrupted at SIGTERM, which by itself would leave the run under way alone.
+    keeps_going: a variant whose training fails is not repeated; its error is returned under its number. Raises Interrupted at
+    SIGTERM, which by itself would leave the current run behind.
     """
     turns = [(n, repeat) for repeat in range(counts.repeats) for n in range(len(variants))[:: -1 if repeat % 2 else 1]]
     found: list[list[RunMeasurement]] = [[] for _ in variants]
@@ -123,7 +123,7 @@ def run_in_turn(
 
 
 def figures_json(runs: Sequence[RunMeasurement]) -> dict[str, Any]:
-    """Return what several runs of the same settings measured: means, of the memory the largest."""
+    """Return the figures of several equal runs: means; for memory the largest."""
     return {
         "tokens_per_s": mean_of([run.tokens_per_s for run in runs]).as_json(),
         "padding_share": fmean(run.padding_share for run in runs),
@@ -134,7 +134,7 @@ def figures_json(runs: Sequence[RunMeasurement]) -> dict[str, Any]:
 
 
 def figures_text(measured: Mapping[str, Any]) -> dict[str, str]:
-    """Return the figures of `figures_json` as a person reads them, by what they are called."""
+    """Return the figures of `figures_json` as text, by title."""
     speed = measured["tokens_per_s"]
     half = f" ±{(speed['ci95'][1] - speed['ci95'][0]) / 2:,.0f}" if speed["ci95"] else ""
     return {

@@ -1,4 +1,4 @@
-"""Watch a run: find it, sample beside it, read what it logs, and say what holds it back."""
+"""Watches a run: finds it, takes samples, reads its log, and says what slows it down."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from expert_cli.utils.text import aligned
 AskGpus = Callable[[], Sequence[GpuSample]]
 SPREAD = ["mean", "min", "max"]
 SPEED = Gauge("", "tokens_per_s", "tokens/s", "", "")
-"""Of the run's own lines, not of the samples."""
+"""From the run's own log lines, not from samples."""
 
 
 @dataclass(frozen=True)
 class MonitoredRun:
-    """The run to watch, or to read only where it is over, finished or not. pid None: no process of it is known here."""
+    """The run to watch; if it is over, only its files are read. pid None: its process is unknown."""
 
     paths: RunPaths
     pid: int | None
@@ -37,7 +37,7 @@ class MonitoredRun:
 
 @dataclass
 class MonitorSession:
-    """What was seen of a run. `earlier`: metric lines from before; `ended`: it finished meanwhile."""
+    """What was observed. earlier: older metric lines; ended: the run has finished meanwhile."""
 
     target: MonitoredRun
     samples: list[MonitorSample] = field(default_factory=list)
@@ -48,7 +48,7 @@ class MonitorSession:
 
     @property
     def seconds(self) -> float:
-        """How long it was watched."""
+        """Seconds of observation."""
         return self.samples[-1].seconds if self.samples else 0.0
 
     def as_json(self) -> dict[str, Any]:
@@ -74,7 +74,7 @@ class MonitorSession:
         }
 
     def notes(self) -> list[str]:
-        """Return what a reader must know about the numbers."""
+        """Return notes about the figures."""
         told = []
         if self.target.is_over:
             told.append("the run is over: judged by what it logged")
@@ -89,7 +89,7 @@ class MonitorSession:
 
 
 def find_run(folder: Path | None) -> MonitoredRun:
-    """Return the run of a folder, or the newest one under way. Raises InputError, EnvironmentProblem: nothing runs."""
+    """Return the run in a folder, or the newest active one. Raises InputError; EnvironmentProblem if nothing runs."""
     runs = running()
     if folder is not None:
         paths = require_run(folder)
@@ -109,7 +109,7 @@ def monitor_run(
     show: Callable[[MonitorSession], None],
     ask_gpus: AskGpus = nvml.sample,
 ) -> MonitorSession:
-    """Sample beside a run every `interval` seconds, up to `duration`, its end or Ctrl-C; call `show` each time."""
+    """Take a sample every `interval` seconds, until `duration`, the run's end or Ctrl-C, and call `show` each time."""
     tail = MetricsTail(target.paths.metrics)
     seen = MonitorSession(target, earlier=tail.read())
     if target.is_over:
@@ -129,11 +129,11 @@ def monitor_run(
     return seen
 
 
-# What a terminal shows: text, nothing is printed here --------------------------------------------------------------------
+# What a terminal shows, as text; nothing is printed here ---------------------------------------------------------------
 
 
 def progress_note(seen: MonitorSession) -> str:
-    """Return the newest figures in one line: how far the run is, and how busy it keeps GPU and CPU."""
+    """Return the newest figures in one line: progress, and the load of GPU and CPU."""
     lines, index = seen.lines or seen.earlier, main_gpu(seen.samples)
     parts = [f"step {step:,.0f}" for step in numbers(lines, "step")[-1:]]
     parts += [f"loss {loss:.3f}" for loss in numbers(lines, "loss")[-1:]]
@@ -143,7 +143,7 @@ def progress_note(seen: MonitorSession) -> str:
 
 
 def summary(document: Mapping[str, Any]) -> str:
-    """Return a finished watch as lines: figures, shares, verdict, evidence, advice, notes."""
+    """Return a finished observation as lines: figures, shares, verdict, evidence, advice, notes."""
     told = [f"{document['run']}: {document['samples']} samples in {document['seconds']:.0f} s"]
     wholes = [(SPEED, document["tokens_per_s"]), *((g, (document[g.block] or {}).get(g.key)) for g in GAUGES)]
     known = [[gauge.label, *(gauge.text(whole[name]) for name in SPREAD)] for gauge, whole in wholes if whole]

@@ -1,4 +1,4 @@
-"""One look at GPUs, a process and memory, and what is shown of many; rates are differences to the look before."""
+"""Samples of GPUs, a process and memory; rates are differences from the previous sample."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from expert_cli.hardware.nvml import GpuSample
 
 @dataclass(frozen=True)
 class MonitorSample:
-    """One look. Rates cover the time since the look before; MB = 1e6 bytes; None: not told here.
+    """One sample. Rates cover the time since the previous one; MB = 1e6 bytes; None: unknown.
 
-    seconds: since sampling began. alive: whether the watched process lives; None: no process is watched. cpu_percent: of the
-    process and its children, 100 = one core.
+    seconds: since sampling began. alive: whether the observed process lives; None: there is none. cpu_percent: of the process
+    and its children, 100 = one core.
     """
 
     seconds: float
@@ -31,10 +31,10 @@ class MonitorSample:
 
 
 class Sampler:
-    """Takes samples of this machine and of one process (`pid`; None = none). ask_gpus: by default the driver."""
+    """Samples this machine and one process (`pid`; None = none). ask_gpus: by default the driver."""
 
     def __init__(self, pid: int | None, ask_gpus: Callable[[], Sequence[GpuSample]] = nvml.sample) -> None:
-        """Start the clock and take the first readings of everything that counts up."""
+        """Start the clock and read all counters once."""
         self._ask_gpus = ask_gpus
         self._pid = pid
         self._known: dict[int, psutil.Process] = {}
@@ -42,7 +42,7 @@ class Sampler:
         self._uses()
 
     def take(self) -> MonitorSample:
-        """Look once."""
+        """Take a sample."""
         uses = self._uses()
         return MonitorSample(
             seconds=time.monotonic() - self._started,
@@ -53,12 +53,12 @@ class Sampler:
         )
 
     def _uses(self) -> list[tuple[float, int]]:
-        """Return (per cent of a core since the look before, resident bytes) of the run's processes; [] when it has ended."""
+        """Return (per cent of a core since the last sample, resident bytes) of the run's processes; [] if it has ended."""
         with suppress(psutil.Error):
             if self._pid is None or (run := psutil.Process(self._pid)).status() == psutil.STATUS_ZOMBIE:
                 return []
             family = {process.pid: process for process in (run, *run.children(recursive=True))}
-            # psutil counts since the last look through the same object: those that are known stay
+            # psutil measures since the last call on the same object, so known objects are kept
             self._known = {pid: self._known.get(pid, process) for pid, process in family.items()}
             uses = []
             for process in self._known.values():
@@ -69,7 +69,7 @@ class Sampler:
 
 
 class Gauge(NamedTuple):
-    """One figure of a sample: `block` and `key` are its place in the JSON document, `figure` its name in the sample."""
+    """One figure of a sample: `block` and `key` in the JSON document, `figure` in the sample."""
 
     block: str
     key: str
@@ -78,7 +78,7 @@ class Gauge(NamedTuple):
     figure: str
 
     def text(self, value: float) -> str:
-        """Return a value as a person reads it."""
+        """Return a value as text."""
         return f"{value:,.0f} {self.unit}".rstrip()
 
 
@@ -93,24 +93,24 @@ GAUGES = (
 
 
 def values_of(looks: Iterable[Any], name: str) -> list[float]:
-    """Return what looks tell of one figure, without those that do not tell it."""
+    """Return the known values of one figure."""
     return [value for look in looks if (value := getattr(look, name)) is not None]
 
 
 def spread(values: Sequence[float], weights: Sequence[float] = ()) -> dict[str, float] | None:
-    """Return mean, min and max; None of nothing."""
+    """Return mean, min and max; None without values."""
     whole = mean(values, weights)
     return None if whole is None else {"mean": whole, "min": min(values), "max": max(values)}
 
 
 def mean(values: Sequence[float], weights: Sequence[float] = ()) -> float | None:
-    """Return the mean, None of nothing. weights: of speeds, the seconds that each held; none = all alike."""
+    """Return the mean, None without values. weights: for speeds, the seconds of each; none = equal weights."""
     counts = weights or [1.0] * len(values)
     return sum(map(mul, values, counts)) / sum(counts) if values else None
 
 
 def main_gpu(samples: Sequence[MonitorSample]) -> int | None:
-    """Return the index of the GPU to look at, the busiest."""
+    """Return the index of the busiest GPU."""
     work: dict[int, float] = {}
     for gpu in (gpu for sample in samples for gpu in sample.gpus):
         work[gpu.index] = work.get(gpu.index, 0.0) + (gpu.utilization or 0.0)
@@ -123,5 +123,5 @@ def of_gpu(samples: Sequence[MonitorSample], index: int | None) -> list[GpuSampl
 
 
 def series(gauge: Gauge, samples: Sequence[MonitorSample], index: int | None) -> list[float]:
-    """Return a gauge's values over time, without those that are not known."""
+    """Return the known values of a figure over time."""
     return values_of(of_gpu(samples, index) if gauge.block == "gpu" else samples, gauge.figure)

@@ -1,4 +1,4 @@
-"""Every combination of some settings at the same effective batch, each in a fresh process: which is fastest and fits?"""
+"""Tries every combination of some settings at the same effective batch, each in a fresh process: which fits and is fastest?"""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _name(flags: Sequence[str]) -> str:
 
 
 def parse_sweep(asked: Sequence[str]) -> dict[str, list[Any]]:
-    """Read `KEY=a,b,c` of each `--sweep`; the key may have `training.config.` before it. Raises InputError."""
+    """Parse each `--sweep KEY=a,b,c`; the key may begin with `training.config.`. Raises InputError."""
     swept: dict[str, list[Any]] = {}
     for text in asked:
         key, _, listed = text.partition("=")
@@ -49,7 +49,7 @@ def _value(word: str) -> Any:
 
 
 def combinations(swept: Mapping[str, Sequence[Any]], batch_size: int, accumulation: int) -> list[tuple[str, ...]]:
-    """Return every combination as `--set` takes it, at the same effective batch. Raises InputError."""
+    """Return every combination as values for `--set`, at the same effective batch. Raises InputError."""
     effective, found = batch_size * accumulation, []
     for values in product(*swept.values()):
         settings = dict(zip(swept, values, strict=True))
@@ -73,10 +73,10 @@ def sweep(
     report: Reporter,
     run: Run = run_once,
 ) -> dict[str, Any]:
-    """Return the document of `benchmark --json`, kind "sweep": the fastest combination first, those that failed last.
+    """Return the document of `benchmark --json`, kind "sweep": the fastest combination first, failed ones last.
 
-    Raises InputError, ManifestError before anything runs; the last error where every combination fails, and at once those
-    that have nothing to do with the settings.
+    Raises InputError, ManifestError before anything runs; the last error if every combination fails, and at once errors
+    unrelated to the settings.
     """
     written = decided(manifest, overrides, machine)
     optim = written.optim
@@ -104,7 +104,7 @@ def sweep(
 
 
 def as_text(document: Mapping[str, Any]) -> str:
-    """Return a sweep's document as a person reads it."""
+    """Return a sweep's document as text."""
     rows = []
     for trial in document["trials"]:
         figures = figures_text(trial["measured"]) if trial["measured"] else {}

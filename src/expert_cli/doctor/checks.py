@@ -1,6 +1,6 @@
-"""What is told of a machine, and what is tried (`probes.py`): a line a check, ok, warn or fail, with a remedy.
+"""Checks the machine: facts, and probes (`probes.py`); a line for each with ok, warn or fail, and a remedy.
 
-Probes run in a process of their own: one that crashes or hangs costs its line, not the report.
+Probes run in a process of their own: one that crashes or hangs only costs its own line.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from expert_cli.utils.text import first_line, size_text
 State = Literal["ok", "warn", "fail"]
 """From best to worst."""
 LIMIT_S = 300.0
-"""After so long a probe counts as hung."""
+"""A probe that takes longer counts as hanging."""
 _PROGRAM = "from expert_cli.doctor.probes import main; main()"
 
 
@@ -46,7 +46,7 @@ class CheckResult:
 
 @dataclass(frozen=True)
 class Probe:
-    """Something that is tried: `run` returns what it found, and raises where it is not well. fix: what to do then."""
+    """Something to try: `run` returns what it found, and raises on failure. fix: what to do then."""
 
     name: str
     run: Callable[[], str]
@@ -55,12 +55,12 @@ class Probe:
 
 
 def worst(lines: Sequence[CheckResult]) -> State:
-    """Return the state of all lines together."""
+    """Return the worst state of all lines."""
     return max((line.state for line in lines), key=get_args(State).index, default="ok")
 
 
 def told() -> Iterator[CheckResult]:
-    """Yield what is told without being tried; a GPU that the installed torch cannot use comes before everything else."""
+    """Yield the facts, which need no trial; a GPU that the installed torch cannot use comes first."""
     from huggingface_hub import constants
 
     facts, driver = machine.inspect(), nvml.driver_info()
@@ -92,7 +92,7 @@ def check_driver(found: Driver) -> CheckResult:
 
 
 def torch_build(machine: Machine, found: Driver) -> CheckResult:
-    """Judge which torch is installed: whether it can use a GPU that is here, and the driver the CUDA it was built for."""
+    """Judge the installed torch: whether it can use an existing GPU, and whether the driver fits its CUDA version."""
     if machine.first_words:
         words, _, fix = machine.first_words.partition(" Fix: ")
         return CheckResult("torch build", "fail", words, fix)
@@ -106,7 +106,7 @@ def torch_build(machine: Machine, found: Driver) -> CheckResult:
 
 
 def gpus(usable: Sequence[Gpu], *, has_cards: bool) -> Iterator[CheckResult]:
-    """Judge the GPUs that training may use, the one it takes first. has_cards: the driver knows some."""
+    """Judge the GPUs that training may use, the preferred one first. has_cards: the driver reports some."""
     if not usable:
         found = "none that training can use: it runs on the CPU, which suits small models and trials only"
         chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -123,7 +123,7 @@ def gpus(usable: Sequence[Gpu], *, has_cards: bool) -> Iterator[CheckResult]:
 def packages(
     needs: Iterable[Requirement], version_of: Callable[[str], str | None] = installed
 ) -> Iterator[CheckResult]:
-    """Judge every package that is always needed; those that are as they should be share one line."""
+    """Judge every required package; all good ones share a line."""
     fine = []
     for need in needs:
         if need.marker and not need.marker.evaluate({"extra": ""}):
@@ -138,7 +138,7 @@ def packages(
 
 
 def disk(name: str, path: Path, little: int) -> CheckResult:
-    """Judge the room of a folder. little: free bytes below which that is a warning; below a tenth nothing works."""
+    """Judge the free space of a folder. little: bytes below which that is a warning; below a tenth of it nothing works."""
     free = shutil.disk_usage(next(folder for folder in (path, *path.parents) if folder.is_dir())).free
     found = f"{path}: {size_text(free)} free"
     if free >= little:
@@ -148,7 +148,7 @@ def disk(name: str, path: Path, little: int) -> CheckResult:
 
 
 def attempt(probe: Probe) -> CheckResult:
-    """Try something in this process; what it raises is its line."""
+    """Run a probe in this process; an exception becomes its line."""
     try:
         return CheckResult(probe.name, "ok", probe.run())
     except EnvironmentProblem as problem:
@@ -158,7 +158,7 @@ def attempt(probe: Probe) -> CheckResult:
 
 
 def run_probes(probes: Sequence[Probe], program: str = _PROGRAM, limit_s: float = LIMIT_S) -> Iterator[CheckResult]:
-    """Yield the line of each probe in turn; one that dies or hangs ends its process, which is replaced for the rest."""
+    """Yield the line of each probe; one that crashes or hangs ends its process, which is replaced for the rest."""
     with (
         tempfile.TemporaryDirectory(prefix="expert-cli-doctor-", ignore_cleanup_errors=True) as name,
         closing(JsonLinesWorker(partial(_start, program, Path(name)))) as worker,
@@ -174,7 +174,7 @@ def run_probes(probes: Sequence[Probe], program: str = _PROGRAM, limit_s: float 
 
 
 def _start(program: str, folder: Path) -> LineProcess:
-    """Start the child with our import path and no network, where nothing compiled earlier is used again."""
+    """Start the child with our import path, without network, and without compiled code of earlier runs."""
     command = [sys.executable, "-X", "faulthandler", "-W", "ignore", "-c", program]
     environment = {
         **os.environ,

@@ -1,6 +1,6 @@
-"""What really works: each probe loads the libraries and tries, in a process of its own (`checks.run_probes`).
+"""Tries what works: each probe loads libraries and uses them, in a process of its own (`checks.run_probes`).
 
-A probe returns what it found where all is well, and raises where it is not: the table says how bad that is.
+A probe returns what it found if all is well, and raises otherwise; the table says how severe that is.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ ROUNDING = 0.2
 
 
 def _device() -> tuple[Device, Dtype]:
-    """Return where and in which half precision this machine would train."""
+    """Return the device and the 16-bit format that training would use here."""
     seen = machine.seen_by_torch()
     return (CUDA, "bf16" if seen[0].is_ampere else "fp16") if seen else (DEVICES["cpu"], "bf16")
 
 
 def try_torch() -> str:
-    """Load torch and multiply on every GPU it sees."""
+    """Load torch and multiply on every GPU."""
     started = time.monotonic()
     import torch
 
@@ -49,7 +49,7 @@ def try_torch() -> str:
 
 
 def try_bitsandbytes() -> str:
-    """Quantize a layer to NF4 and, after an answer, send a gradient through it: both are near those of the exact weights."""
+    """Quantize a layer to NF4, use it in eval mode, then for a gradient: both must be close to the exact weights' results."""
     import torch
     from bitsandbytes.nn import Linear4bit
 
@@ -80,7 +80,7 @@ def try_bitsandbytes() -> str:
 
 
 def try_attention(backend: AttentionBackend) -> str:
-    """Let a tiny model attend as a run does: packed documents are what they are alone."""
+    """Run a tiny model with a run's attention: packed documents must give what they give alone."""
     device, precision = _device()
     lack = backend.lacks(device.name, precision, machine.inspect())
     if lack:
@@ -105,7 +105,7 @@ def try_attention(backend: AttentionBackend) -> str:
 
 
 def try_compile() -> str:
-    """Compile a small function with its backward pass and compare it with the same one as it is."""
+    """Compile a small function with its backward pass and compare it with the uncompiled one."""
     import torch
 
     device, _ = _device()
@@ -136,7 +136,7 @@ PROBES = (
         Probe(
             f"attention, {backend.name}",
             partial(try_attention, backend),
-            "fail" if backend.name == "documents" else "warn",  # which runs where no other one does
+            "fail" if backend.name == "documents" else "warn",  # used if no other one works
             "reinstall torch",
         )
         for backend in reversed(BACKENDS)
@@ -144,11 +144,11 @@ PROBES = (
     ),
 )
 COMPILE = Probe("torch.compile", try_compile, "warn", _COMPILE)
-"""Tried where all is asked for: a first compilation takes a minute."""
+"""Only with `doctor --deep`: a first compilation takes a minute."""
 
 
 def main() -> None:
-    """Answer each line {"probe": name} with one, that probe's CheckResult. What libraries print goes to stderr."""
+    """Answer each line {"probe": name} with that probe's CheckResult. Output of libraries goes to stderr."""
     from expert_cli.utils.process_setup import prepare_process
 
     prepare_process()

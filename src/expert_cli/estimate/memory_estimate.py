@@ -1,8 +1,8 @@
-"""Memory of a training step by component.
+"""Estimates the memory of a training step by component.
 
-Weights, adapter, optimizer and the head's chunk are counted by their shapes. What the layers keep for the backward pass is
-counted in a forward pass of the largest micro-batch over tensors without contents: the bytes that autograd is given to save.
-A step is largest when that is done and the head's logits are there, or a moment later in the first layers of the backward pass.
+Weights, adapter, optimizer and the head's chunk are computed from shapes. What layers keep for the backward pass is counted in
+a forward pass of the largest micro-batch over fake tensors: the bytes that autograd saves. The peak is after that pass with
+the head's logits, or a moment later in the backward pass of the last layers.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from expert_cli.model.vocabulary_rows import base_layer
 from expert_cli.pipeline.training_data import packed
 
 CONTEXT_BYTES = 500 << 20
-"""What CUDA itself takes of a card, where none is here to measure it on: an assumption, cards differ by 300 MB."""
+"""CUDA's own memory on a card, if there is none to measure it: an assumption, cards differ by 300 MB."""
 TRAINER_BYTES = 190 << 20
 """What a training process holds beyond the plan's: Trainer, optimizer, data. Measured with a model of a few MB on a CPU."""
 SHARING = 2
-"""The fewest processes that can share a base model out (fsdp)."""
+"""The smallest number of processes that can share a base model (fsdp)."""
 FUSED_SHARE = 0.75
-"""What is kept with Liger's norms and activations, which are not run here, of what is kept without: of Qwen3-0.6B's shape."""
+"""With Liger's norms and activations, which do not run here, the share of saved bytes that remains; for Qwen3-0.6B's shape."""
 MB = 2**20
 NF4_BLOCK, NESTED_BLOCK = 64, 256
 NF4_TABLES = 4 * (16 + 256 + 1)
@@ -53,14 +53,14 @@ NF4_TABLES = 4 * (16 + 256 + 1)
 def meta_adapter(
     base: PreTrainedModel, adapter: AdapterConfig, token_rows: Mapping[str, Sequence[int]] | None = None
 ) -> PeftModel:
-    """Return a model on the meta device with its adapter there, too. Raises what `add_adapter` raises."""
+    """Return a model with its adapter on the meta device. Raises as `add_adapter`."""
     with torch.device("meta"):
         return add_adapter(base, replace(adapter, init_adapter=None), token_rows)
 
 
 @dataclass(frozen=True)
 class Workload:
-    """What a run does. tokens: real ones, without padding; trained_share: of them, those that carry a loss.
+    """The work of a run. tokens: without padding; trained_share: those with a loss.
 
     evaluated_tokens: of all evaluations together.
     """
@@ -72,7 +72,7 @@ class Workload:
     evaluated_tokens: int
 
     def largest(self, batch: int, layout: Layout, fixed: int = 0) -> tuple[int, int]:
-        """Return (places, longest row) of the largest micro-batch of `batch` packs; fixed > 0: all have as many places."""
+        """Return (places, longest row) of the largest micro-batch of `batch` packs; fixed > 0: all have that many places."""
         longest = self.packs.pack_lengths.largest(batch)
         if layout == "padded":
             return longest[0] * len(longest), longest[0]
@@ -83,7 +83,7 @@ def work_of(run: RunConfig, store: TokenStore) -> Workload:
     """Return the work of a run over the packs of its training rows."""
     data = packed(store.training(), run)
     schedule = schedule_of(run, data, int(os.environ.get("WORLD_SIZE", "1")))
-    # whole epochs at once, the last one pack by pack: of all steps only an epoch's last one may be short
+    # whole epochs at once, the last one pack by pack: only an epoch's last step may be short
     epochs, rest = divmod(schedule.steps, schedule.steps_per_epoch)
     tokens = epochs * data.document_lengths.tokens
     if rest:
@@ -97,8 +97,8 @@ def work_of(run: RunConfig, store: TokenStore) -> Workload:
 
 @dataclass(frozen=True)
 class Step:
-    """What memory depends on. tokens: places of the largest micro-batch, padding included; longest: of its longest row or
-    document; trained: places that reach the head.
+    """What memory depends on. tokens: places of the largest micro-batch with padding; longest: of its longest row or document;
+    trained: places that reach the head.
     """
 
     model: PeftModel
@@ -115,18 +115,18 @@ class Step:
 
     @property
     def stored_element(self) -> int:
-        """Bytes of a number of the base model that is not quantized."""
+        """Bytes of a number of the unquantized base model."""
         return weights_dtype(self.run.model.quantization, DTYPES[self.run.compute.dtype]).itemsize
 
     @property
     def head(self) -> Any:
-        """The layer that makes the logits, weight [vocabulary, hidden]."""
+        """The layer of the logits, weight [vocabulary, hidden]."""
         base: Any = self.model.get_base_model()
         return base_layer(base.get_output_embeddings())
 
 
 def largest_step(run: RunConfig, machine: Machine, model: PeftModel, work: Workload, free: int) -> Step:
-    """Return the largest step of a run on a machine; free: bytes of its device before the base model is there."""
+    """Return the largest step of a run on a machine. free: bytes on its device before the base model is loaded."""
     size = run.optim.batch_size
     plan = kernel_plan(run.compute, run.model, machine)
     unpacked = 2 * linear_weights(model) if run.model.quantization == "int4" else 0
@@ -137,12 +137,12 @@ def largest_step(run: RunConfig, machine: Machine, model: PeftModel, work: Workl
 
 
 def components(step: Step, process: int, activations: int | None = None) -> dict[str, int]:
-    """Return the bytes of every component at the step's peak; `process`: of the CUDA context or of Python."""
+    """Return the bytes of every component at the step's peak. process: of the CUDA context or of Python."""
     run, linear, copy = step.run, linear_weights(step.model), 0
     adapter = [parameter for parameter in step.model.parameters() if parameter.requires_grad]
     trained = 4 * sum(parameter.numel() for parameter in adapter)
     stored = stored_bytes(step.model, run.model.quantization, step.stored_element)
-    if step.kernels.dequantized:  # the copy takes the quantized weights' place
+    if step.kernels.dequantized:  # the copy replaces the quantized weights
         stored, copy = (
             stored_bytes(step.model, "none", step.stored_element) - linear * step.stored_element,
             linear * step.element,
@@ -165,10 +165,10 @@ def components(step: Step, process: int, activations: int | None = None) -> dict
 
 
 def stored_bytes(model: PeftModel, quantization: Quantization, element: int) -> int:
-    """Return the bytes of the base model in memory; `element`: bytes of a number that is not quantized.
+    """Return the bytes of the base model in memory. element: bytes of a number that is not quantized.
 
-    NF4 with double quantization: half a byte a weight, a byte a block of 64, 4 bytes a block of 256 of those, and tables.
-    8 bits: a byte a weight and 4 a row.
+    NF4 with double quantization: half a byte a weight, a byte a block of 64, 4 bytes a block of 256 of those, and tables. 8
+    bits: a byte a weight and 4 a row.
     """
     layers = frozen_linears(model.get_base_model())
     other = sum(p.numel() for p in model.parameters() if not p.requires_grad) - linear_weights(model)
@@ -180,7 +180,7 @@ def stored_bytes(model: PeftModel, quantization: Quantization, element: int) -> 
 
 
 def linear_weights(model: PeftModel) -> int:
-    """Return the weights of all layers that quantization takes."""
+    """Return the weights of all layers that are quantized."""
     return sum(layer.in_features * layer.out_features for layer in frozen_linears(model.get_base_model()))
 
 
@@ -190,7 +190,7 @@ def _nf4(weights: int) -> int:
 
 
 def activation_bytes(step: Step) -> int:
-    """Return what the forward pass leaves for the backward pass, the head left out; one recomputed layer is whole."""
+    """Return what the forward pass saves for the backward pass, without the head; one recomputed layer counts in full."""
     kept = _saved_bytes(step) * (FUSED_SHARE if step.kernels.fused else 1)
     if step.run.compute.checkpointing == "off":
         return round(kept)
@@ -199,10 +199,10 @@ def activation_bytes(step: Step) -> int:
 
 
 def _saved_bytes(step: Step) -> int:
-    """Return the bytes that autograd saves, weights left out, in a forward pass over rows of one document each."""
+    """Return the bytes that autograd saves, without weights, in a forward pass over rows of one document each."""
     base: Any = step.model.get_base_model()
     if any(backend.function and backend.name == step.kernels.attention for backend in BACKENDS):
-        attention.use(base, "documents")  # which keeps what the others keep
+        attention.use(base, "documents")  # it keeps what the others keep
     saved: dict[int, Any] = {}
 
     def save(tensor: torch.Tensor) -> torch.Tensor:
@@ -224,11 +224,11 @@ def _saved_bytes(step: Step) -> int:
 
 
 def head_bytes(step: Step) -> int:
-    """Return the bytes of logits and what is made of them.
+    """Return the bytes of the logits and of what is computed from them.
 
-    In chunks: of one, the logits, which become their slopes, fp32 log-probabilities, and the fp32 copy of narrow logits that
-    torch makes them of; and the hidden states of the trained places with their gradient. In full: the model's logits and, of
-    the trained places, an fp32 copy, its logarithm, and the gradient of it.
+    In chunks: for one chunk the logits, which become their gradients, fp32 log-probabilities, and torch's fp32 copy of 16-bit
+    logits; and the hidden states of the trained places with their gradient. In full: the model's logits and, for the trained
+    places, an fp32 copy, its logarithm, and its gradient.
     """
     vocabulary, hidden = step.head.weight.shape
     states = 2 * step.trained * hidden * step.element
@@ -237,12 +237,12 @@ def head_bytes(step: Step) -> int:
         return int(states + 2 * step.tokens * vocabulary * step.element + selected)
     device, dtype = step.run.compute.device, step.run.compute.dtype
     logits = min(step.trained, chunk_rows(vocabulary, CHUNK_BYTES[device])) * vocabulary
-    copies = step.element < 4 and (device, dtype) != ("cuda", "fp16")  # CUDA reads fp16 as it is
+    copies = step.element < 4 and (device, dtype) != ("cuda", "fp16")  # CUDA reads fp16 directly
     return int(states + logits * (step.element + (8 if copies else 4)))
 
 
 def _backward_bytes(step: Step) -> int:
-    """Return the largest temporaries of a layer's backward pass: four as wide as its widest input, and a weight unpacked."""
+    """Return the largest temporaries of a layer's backward pass: four as wide as its widest input, and a dequantized weight."""
     linear = frozen_linears(step.model.get_base_model())
     unpacked = 0
     if step.run.model.quantization in QUANTIZED and not step.kernels.dequantized:

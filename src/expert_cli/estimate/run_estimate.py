@@ -1,4 +1,4 @@
-"""A plan -> what the run will need and cost. Trains nothing and writes nothing but the token store."""
+"""Estimates what a planned run will need and cost. Trains nothing and writes nothing but the token store."""
 
 from __future__ import annotations
 
@@ -29,18 +29,17 @@ from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.text import first_line
 
 MEMORY_ERROR_PCT = {"cpu": 30, "cuda": 25}
-"""How far off the sum may be. CPU: 2.8 standard deviations (t, 5 degrees of freedom) of the six settings that its numbers were
-fitted to. GPU: assumed."""
+"""Error of the sum. CPU: 2.8 standard deviations (t, 5 degrees of freedom) of the six fitted settings. GPU: assumed."""
 EVALUATED = 0.5
-"""A token that is only evaluated costs the forward pass, half of what a trained one costs on a frozen base model."""
+"""An evaluated token costs a forward pass, half of what a trained one costs with a frozen base model."""
 
 
 @dataclass(frozen=True)
 class RunEstimate:
-    """What a run will need, every figure with how far off it may be (in per cent) and where it comes from.
+    """The needs of a run, every figure with its error (in per cent) and its source.
 
-    The keys of `train --plan --json`, which docs/INTERFACE.md explains. MB are 2**20 bytes. seconds: of the training loop,
-    evaluations included.
+    The keys of `train --plan --json`, explained in docs/INTERFACE.md. MB are 2**20 bytes. seconds: of the training loop,
+    including evaluations.
     """
 
     steps: int
@@ -60,7 +59,7 @@ class RunEstimate:
     kernels: Mapping[str, Kernel]
 
     def as_json(self) -> dict[str, Any]:
-        """Return what `train --plan --json` prints."""
+        """Return the document of `train --plan --json`."""
         return asdict(self)
 
 
@@ -75,10 +74,10 @@ def estimate_run(
     locked: bool = False,
     trusting: bool = False,
 ) -> RunEstimate:
-    """Say what a run will need. probing: train a few steps in a process of their own and measure them.
+    """Estimate a run. probing: train a few steps in a process of their own and measure them.
 
-    hourly: what an hour of the machine costs. locked, trusting: as `store_for` takes them. Raises what a run raises before its
-    first step, with `probing` also what its steps raise.
+    hourly: price of an hour on the machine. locked, trusting: as for `store_for`. Raises what a run raises before its first
+    step, with `probing` also the errors of its steps.
     """
     if probing and plan.run.compute.fsdp:
         hint = "plan without it, or with fsdp=false"
@@ -127,7 +126,7 @@ def estimate_run(
 
 
 def _memory(step: memories.Step, process: int) -> tuple[Mapping[str, int], str]:
-    """Return the bytes of every component, and what is not in them, in words."""
+    """Return the bytes of every component, and in words what is not included."""
     try:
         return memories.components(step, process), ""
     except RuntimeError as error:
@@ -136,7 +135,7 @@ def _memory(step: memories.Step, process: int) -> tuple[Mapping[str, int], str]:
 
 
 def parse_price(text: str) -> float:
-    """Return the price an hour that --price names: "2.50/h" or "2.50". Raises InputError."""
+    """Parse the price of an hour: "2.50/h" or "2.50". Raises InputError."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)(?:/h)?", text)
     if match is None:
         raise InputError(f"--price {text}: is not a price an hour", "write it like --price 2.50/h")

@@ -1,4 +1,4 @@
-"""How fast a run will go: measured by a probe, or from arithmetic and the speed of one matrix product."""
+"""Estimates the speed of a run: measured by a probe, or computed from the speed of one matrix product."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ from expert_cli.model.loading.quantize import DTYPES
 from expert_cli.pipeline.options import QUIET_SETTINGS, train_subprocess, with_settings
 
 EFFICIENCY: Mapping[str, float] = {"cpu": 0.5, "cuda": 0.3}
-"""Share of a large matrix product's speed that a training step reaches: 0.40 to 0.58 on two CPU cores (check_plan of commit
-269183fb); on a GPU it is assumed."""
+"""Share of a large matrix product's speed that a step reaches: 0.40 to 0.58 on two CPU cores (check_plan of commit 269183fb);
+on a GPU assumed.
+"""
 OVERHEAD_S = 0.04
-"""What a micro-step takes beside arithmetic: 0.05 s for a model of two tiny layers on such a machine."""
+"""The time of a micro-step beside arithmetic: 0.05 s for a model of two tiny layers on such a machine."""
 FORMULA_ERROR_PCT = 60
 """From that program, and too small for models of a few MB."""
 PROBE_ERROR_PCT = 15
@@ -37,7 +38,7 @@ _NEVER = 10**6
 
 
 class Figure(NamedTuple):
-    """A figure, how far off it may be in per cent, and where it comes from."""
+    """A figure, its error in per cent, and its source."""
 
     value: float
     error_pct: float
@@ -45,7 +46,7 @@ class Figure(NamedTuple):
 
 
 def by_formula(run: RunConfig, work: Workload, model: PeftModel) -> Figure:
-    """Return the tokens a second that arithmetic gives: operations a token over what a matrix product reaches here."""
+    """Return tokens a second by arithmetic: the operations of a token at the speed of a matrix product here."""
     device, dtype = run.compute.device, run.compute.dtype
     cost = flops(model.get_base_model(), work.packs.document_lengths, recomputed=run.compute.checkpointing == "all")
     per_token = cost.per_token + work.trained_share * cost.per_trained_token
@@ -68,10 +69,10 @@ def matmul_flops(device: str, dtype: str) -> float:
 
 
 def probe(run: RunConfig, overrides: Overrides) -> tuple[Figure, Figure]:
-    """Train a few micro-steps with the run's settings; return tokens a second after the first, and bytes of memory at most.
+    """Train a few micro-steps with the run's settings; return tokens a second after the first, and peak bytes of memory.
 
-    Memory: what PyTorch held on a GPU, and the context; on a CPU that of the process, loading included. Raises what training
-    raises.
+    Memory: what PyTorch held on a GPU, and the context; on a CPU that of the process, including loading. Raises the errors of
+    training.
     """
     resident = [0]
 
@@ -90,16 +91,16 @@ def probe(run: RunConfig, overrides: Overrides) -> tuple[Figure, Figure]:
 
 
 def speed(steps: Sequence[tuple[int, float]]) -> tuple[float, float]:
-    """Return tokens a second after the first of (tokens, seconds) steps, and half of the spread, in per cent."""
+    """Return tokens a second after the first of (tokens, seconds) steps, and half of the spread in per cent."""
     rates = [(now[0] - before[0]) / max(1e-3, now[1] - before[1]) for before, now in pairwise(steps)]
     (first_tokens, first_s), (last_tokens, last_s) = steps[0], steps[-1]
     return (last_tokens - first_tokens) / max(1e-3, last_s - first_s), 50 * (max(rates) / min(rates) - 1)
 
 
 def probe_overrides(run: RunConfig, overrides: Overrides) -> Overrides:
-    """Return how the probe trains: the same run, one micro-step a step, without evaluations."""
+    """Return the settings of the probe: the same run, one micro-step a step, without evaluations."""
     sizes = {"batch_size": run.optim.batch_size, "gradient_accumulation_steps": 1}
     settings = [*QUIET_SETTINGS, *(f"training.config.{key}={value}" for key, value in sizes.items())]
-    if run.watch.eval_strategy != "no":  # without it the store would have other rows
+    if run.watch.eval_strategy != "no":  # otherwise the store would have other rows
         settings += ["training.config.eval_strategy=steps", f"training.config.eval_steps={_NEVER}"]
     return with_settings(replace(overrides, device=run.compute.device, max_steps=STEPS), *settings)

@@ -1,4 +1,4 @@
-"""What this machine has: GPUs, memory, cores, number formats, versions. Torch is slow to load: asked if nothing else tells."""
+"""Describes this machine: GPUs, memory, cores, number formats, versions. torch is slow to import: it is asked last."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from expert_cli.hardware import nvml
 from expert_cli.utils.process_setup import prepare_process, usable_cores
 
 AMPERE = (8, 0)
-"""The compute capability with which NVIDIA's cards learned bfloat16 on tensor cores and TF32."""
+"""The compute capability of NVIDIA's first cards with bfloat16 on tensor cores and TF32."""
 PACKAGES = ("torch", "transformers", "peft", "bitsandbytes", "datasets", "accelerate", "tokenizers", "expert-cli")
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU as its driver or torch reports it."""
+    """A GPU as its driver or torch reports it."""
 
     name: str
     memory_bytes: int
@@ -39,10 +39,10 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Machine:
-    """The facts that decisions rest on.
+    """Facts about the machine that decisions depend on.
 
-    gpus: those that the installed torch can use, and NVIDIA's that it cannot. torch_cuda, torch_hip: the version of
-    CUDA or ROCm that torch was built for, "" for others.
+    gpus: those that the installed torch can use, and NVIDIA's that it cannot. torch_cuda, torch_hip: the version of CUDA or
+    ROCm that torch was built for, else "".
     """
 
     system: str
@@ -56,26 +56,26 @@ class Machine:
 
     @property
     def torch_device(self) -> str:
-        """The device that the installed torch is built for; to torch, AMD's cards are cuda."""
+        """The device that the installed torch was built for; to torch, AMD's cards are cuda."""
         return "cuda" if self.torch_cuda or self.torch_hip else "cpu"
 
     @property
     def torch_build(self) -> str:
-        """What the installed torch is built for, in words."""
+        """What the installed torch was built for, in words."""
         return f"CUDA {self.torch_cuda}" if self.torch_cuda else f"ROCm {self.torch_hip}" if self.torch_hip else "CPUs"
 
     @property
     def device(self) -> str:
-        """The device that `auto` takes."""
+        """The device for `auto`."""
         return self.torch_device if self.gpus else "cpu"
 
     def words_of(self, device: str) -> str:
-        """Return what trains on a device, in words."""
+        """Return the training device in words."""
         return self.gpus[0].name if device == "cuda" else f"{self.cores} CPU cores"
 
     @property
     def first_words(self) -> str:
-        """What a user must know before anything else, or "": a GPU that the installed torch cannot use."""
+        """The first thing a user must know: a GPU that the installed torch cannot use; else ""."""
         if not self.gpus or self.torch_device != "cpu":
             return ""
         return (
@@ -85,14 +85,14 @@ class Machine:
 
 
 def inspect() -> Machine:
-    """Look at this machine."""
+    """Inspect this machine."""
     cuda, hip = _torch_built_for("cuda"), _torch_built_for("hip")
     found = Machine(
         system=platform.system(),
         cores=usable_cores(),
         memory_bytes=psutil.virtual_memory().total,
         gpus=(),
-        # natively (AVX512-BF16, AMX, Arm BF16), as Linux tells; elsewhere nothing does
+        # native bfloat16 (AVX512-BF16, AMX, Arm BF16), reported by Linux alone
         cpu_bf16=bool(re.search(r"\b(avx512_bf16|amx_bf16|bf16)\b", _text(Path("/proc/cpuinfo")))),
         torch_cuda=cuda,
         versions=(
@@ -117,27 +117,27 @@ def installed(name: str) -> str | None:
 
 
 def _with_nvidia(found: Machine) -> Machine:
-    """Return the machine with the cards that training may use, the one it takes first, as the driver or else torch tells."""
+    """Return the machine with the cards that training may use, the preferred one first, from the driver or else torch."""
     gpus = tuple(
-        # a card that shares the host's memory has none to tell of
+        # a card that shares the host's memory reports none
         Gpu(card.name, round(1e6 * (card.memory_total_mb or 0.0)) or found.memory_bytes, card.capability)
         for card in nvml.visible()
         if card.capability is not None
     )
     if found.torch_cuda and not gpus:
-        with suppress(OSError):  # where the driver's own library is not there, torch need not be asked
+        with suppress(OSError):  # without the driver's own library, torch sees no card either
             ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
             gpus = seen_by_torch()
     return replace(found, gpus=gpus)
 
 
 def seen_by_torch() -> tuple[Gpu, ...]:
-    """Return the GPUs that torch sees, the one it takes first. Loads torch."""
-    prepare_process()  # its settings are read when torch is loaded
+    """Return the GPUs that torch sees, the preferred one first. Imports torch."""
+    prepare_process()  # its settings are read when torch is imported
     import torch
 
     with warnings.catch_warnings(), suppress(RuntimeError):
-        warnings.simplefilter("ignore")  # of a driver that is too old, with which none is seen
+        warnings.simplefilter("ignore")  # e.g. the driver is too old, and no GPU is seen
         found = [torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())]
         return tuple(Gpu(each.name, int(each.total_memory), (each.major, each.minor)) for each in found)
     return ()
@@ -152,7 +152,7 @@ def _torch_built_for(toolkit: str) -> str:
 
 
 def _text(path: Path) -> str:
-    """Return the text of a file, "" of one that cannot be read."""
+    """Return a file's text, "" if it cannot be read."""
     with suppress(OSError):
         return path.read_text(encoding="utf-8", errors="replace")
     return ""

@@ -1,9 +1,8 @@
-"""What the NVIDIA driver tells of its GPUs (NVML): the one module that speaks to it. Needs no torch.
+"""Asks the NVIDIA driver about its GPUs through NVML, without torch.
 
-Whatever a card, a driver or a system does not tell is None or "", never an error: laptops tell less. A card that fell off the
-bus is left out.
+Unknown values are None or "", never an error: laptops report less. A card that fell off the bus is left out.
 
-Opening NVML takes milliseconds: whoever asks often does so inside `nvml_session()`.
+Opening NVML takes milliseconds: frequent callers do so inside `nvml_session()`.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ OF_THE_GPU = 0
 
 
 class Driver(NamedTuple):
-    """The driver. `problem` is NVML's own word when it cannot be asked ("" if it can); `cuda`: the newest it can run."""
+    """The driver. problem: NVML's message if it cannot be asked, else ""; cuda: the newest supported version."""
 
     version: str
     cuda: tuple[int, int] | None
@@ -30,9 +29,9 @@ class Driver(NamedTuple):
 
 @dataclass(frozen=True)
 class GpuSample:
-    """One look at one GPU. None: this card does not tell. Megabytes of 1e6 bytes.
+    """One sample of one GPU. None: not reported. Megabytes of 1e6 bytes.
 
-    `utilization`: per cent of the last fraction of a second in which any kernel was resident.
+    utilization: per cent of the last fraction of a second in which any kernel was resident.
     """
 
     index: int
@@ -47,7 +46,7 @@ class GpuSample:
 
 @contextmanager
 def nvml_session() -> Iterator[str]:
-    """Keep NVML open for the block; yields "" or why it cannot be opened. Sessions may be nested: NVML counts them."""
+    """Keep NVML open for the block; yields "" or why it cannot be opened. Sessions nest: NVML counts them."""
     library, problem = _library(), ""
     try:
         library.nvmlInit()
@@ -61,7 +60,7 @@ def nvml_session() -> Iterator[str]:
 
 
 def driver_info() -> Driver:
-    """Return the driver's version and the newest CUDA it can run, or why it cannot be asked."""
+    """Return the driver's version and the newest CUDA it supports, or why it cannot be asked."""
     with nvml_session() as problem:
         if problem:
             return Driver("", None, problem)
@@ -70,9 +69,9 @@ def driver_info() -> Driver:
 
 
 def visible(environment: Mapping[str, str] = os.environ) -> list[GpuSample]:
-    """Look once at the GPUs that CUDA shows to a process with this environment, in CUDA's order.
+    """Sample the GPUs that CUDA shows to a process with this environment, in CUDA's order.
 
-    CUDA_VISIBLE_DEVICES: their numbers (the driver's, for cards of one kind), up to the first word that is none.
+    CUDA_VISIBLE_DEVICES: their numbers (the driver's, for cards of one kind), up to the first word that is not a number.
     """
     known = {str(card.index): card for card in sample()}
     chosen = environment.get("CUDA_VISIBLE_DEVICES")
@@ -81,7 +80,7 @@ def visible(environment: Mapping[str, str] = os.environ) -> list[GpuSample]:
 
 
 def sample() -> list[GpuSample]:
-    """Look once at every GPU of the machine in the driver's order, whether this process may use it or not."""
+    """Sample every GPU of the machine in the driver's order, whether this process may use it or not."""
     with nvml_session() as problem:
         count = 0 if problem else _ask("nvmlDeviceGetCount") or 0
         cards = ((index, _ask("nvmlDeviceGetHandleByIndex", index)) for index in range(count))
@@ -95,7 +94,7 @@ def _library() -> Any:
 
 
 def _ask(question: str, *about: Any) -> Any:
-    """Return the answer to a question; None where library, driver or card know none."""
+    """Return the answer to a query; None if library, driver or card do not know."""
     library = _library()
     with suppress(library.NVMLError, library.NVMLLibraryMismatchError, AttributeError):
         return getattr(library, question)(*about)

@@ -1,4 +1,4 @@
-"""A configuration of axolotl or TRL goes in, a manifest comes out; keys that have no like here are told, none drops out.
+"""Converts a configuration of axolotl or TRL into a manifest; keys without an equivalent are reported.
 
 https://docs.axolotl.ai/docs/config-reference.html, https://huggingface.co/docs/trl/sft_trainer
 """
@@ -25,7 +25,7 @@ from expert_cli.manifest.training_config import TrainingConfig
 from expert_cli.utils.text import shortened
 
 _MODEL = {"base_model": "axolotl", "model_name_or_path": "TRL"}
-"""What names the base model in every configuration of a program."""
+"""The keys that name the base model in each program's configurations."""
 _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?[eE][+-]?\d+")
 _NOTHING: tuple[Any, ...] = (None, False, "", [], {})
 BASE: Path_ = ("base_models", 0)
@@ -48,19 +48,19 @@ _SAME: Sequence[tuple[str, Any, tuple[Path_, str, Any]]] = (
     ("attn_implementation", "sdpa", (CONFIG, "use_sdpa", True)),
     ("attn_implementation", "flash_attention_2", (CONFIG, "flash_attention_2", True)),
 )
-"""Keys whose value is another one here: key, value, and what says the same here."""
+"""Keys whose values have other forms here: key, value, and the equivalent here."""
 _ANYWAY = (
     *(("adapter", "lora"), ("use_peft", True), ("bf16", "auto"), ("assistant_only_loss", False)),
     *(("type", "chat_template"), ("type", "sharegpt"), ("type", "completion"), ("type", "input_output")),
 )
-"""Keys and values that ask for what happens here anyway."""
+"""Keys and values that ask for what is always done here."""
 _OF_ALL_STEPS = "batch_size"
-"""Axolotl's rows of all processes and micro-steps; the key of this name here is axolotl's `micro_batch_size`."""
+"""Axolotl's rows of all processes and micro-steps; the key with this name here is axolotl's `micro_batch_size`."""
 
 
 @dataclass(frozen=True)
 class NotCarried:
-    """One key of theirs that the manifest does not have, its value as it is shown, and why."""
+    """A key that the manifest cannot express, its value as shown, and why."""
 
     key: str
     value: str
@@ -69,7 +69,7 @@ class NotCarried:
 
 @dataclass(frozen=True)
 class Imported:
-    """A manifest made of a configuration; carried: the keys that it has, their names there -> here."""
+    """A manifest made from a configuration; carried: the converted keys, their names -> the names here."""
 
     program: str
     manifest: Mapping[str, Any]
@@ -83,7 +83,7 @@ class Imported:
 
 
 def import_config(file: Path, home: Path) -> Imported:
-    """Return what a YAML file of axolotl or TRL becomes as the manifest of the expert in `home`. Raises InputError."""
+    """Convert a YAML file of axolotl or TRL into the manifest of the expert in `home`. Raises InputError."""
     told = _read(file)
     model = next((key for key in _MODEL if told.get(key)), "")
     if not model:
@@ -116,7 +116,7 @@ def import_config(file: Path, home: Path) -> Imported:
 
 
 def _here(key: str, value: Any, places: Sequence[Path_]) -> tuple[Path_, str, Any] | None:
-    """Return the block, key and value that say the same here; None where nothing does."""
+    """Return the equivalent block, key and value; None for none."""
     for theirs, said, here in _SAME:
         if (theirs, said) == (key, value):
             return here
@@ -138,14 +138,14 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def _number(value: Any) -> Any:
-    """A number that YAML 1.1 reads as text, like 2e-4, which has no point."""
+    """A number that YAML 1.1 reads as text, such as 2e-4, which has no decimal point."""
     if isinstance(value, dict):
         return {name: _number(one) for name, one in value.items()}
     return float(value) if isinstance(value, str) and _NUMBER.fullmatch(value) else value
 
 
 def _data_sets(told: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    """Take the data sets out of a configuration, axolotl's lists or TRL's one name, and return the keys of each."""
+    """Remove the data sets from a configuration, axolotl's lists or TRL's single name, and return the keys of each."""
     found = {key: told.pop(key, []) for key in ("datasets", "test_datasets")}
     if name := told.pop("dataset_name", None):
         config = told.pop("dataset_config", None)
@@ -157,20 +157,20 @@ def _data_sets(told: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
 
 
 def _flat(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keys of a data set, those that name columns in a block of their own among them."""
+    """Flatten the keys of a data set, which may have a block of column names."""
     inner = [entry[key] for key in ("type", "message_property_mappings") if isinstance(entry.get(key), dict)]
     return {key: value for one in (entry, *inner) for key, value in one.items() if value not in inner}
 
 
 def _source(entry: dict[str, Any], file: Path, home: Path) -> str:
-    """Take what says where rows are out of a data set, and return it as a manifest says it."""
+    """Remove the keys for the place of the rows from a data set, and return it as in a manifest."""
     path = _place(str(entry.pop("path", "")), file, home)
     split, config = entry.pop("split", None) or "train", entry.pop("name", None)
     return f"{path}::{split}::{config}" if config else path if split == "train" else f"{path}::{split}"
 
 
 def _place(written: str, file: Path, home: Path) -> str:
-    """Return a path that leads somewhere as seen from the manifest's folder, another one (a hub id) as it is."""
+    """Return an existing path relative to the manifest's folder, any other name (a hub id) unchanged."""
     found = next((place for place in (Path(written), file.parent / written) if written and place.exists()), None)
     return Path(os.path.relpath(found, home)).as_posix() if found else written
 

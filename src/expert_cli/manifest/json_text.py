@@ -1,4 +1,4 @@
-"""JSON text -> plain values plus the place of every key: the standard library parses, and a scan of the tokens finds places.
+"""Parses JSON text and finds the place of every key: the standard library parses, a scan of the tokens finds places.
 
 Keys that start with "_" are comments: they are dropped, and may repeat. Other keys may not.
 """
@@ -22,7 +22,7 @@ MAX_DEPTH = 64
 
 Path_ = tuple[str | int, ...]
 JSON_SCHEMA: Path_ = ("training", "decoding", "json_schema")
-"""A value that is another language's: all of it counts, and as one."""
+"""A value in another language, JSON Schema: it has no comments, and counts as one value."""
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 _HALF = re.compile("[\ud800-\udfff]")
 _COMMENT = 'comments are keys that start with "_"'
@@ -31,7 +31,7 @@ _HINTS |= {"True": "write true", "False": "write false", "None": "write null", "
 _HINTS |= {"'": 'texts and keys stand in double quotes "', "Expecting property name": 'keys stand in double quotes "'}
 _HINTS |= {"Expecting ',' delimiter": "a comma or a closing bracket is missing", "Illegal trailing": "remove the comma"}
 _HINTS |= {"Unterminated": 'close it with "', "Invalid": "write \\\\ for a backslash"}
-"""What to do, by how the text goes on where it is wrong, or by how the standard library names the fault."""
+"""What to do, by the text at the error, or by the standard library's message."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class JsonText:
     places: dict[Path_, tuple[int, int]]
 
     def fault(self, path: Path_, message: str, suggestion: str = "") -> ManifestIssue:
-        """Return a fault at `path`; a path that is not in the file is placed at the block that should hold it."""
+        """Return an error at `path`; a path that is not in the file is placed at the block that should contain it."""
         there = path
         while there and there not in self.places:
             there = there[:-1]
@@ -59,7 +59,7 @@ def dotted(path: Path_) -> str:
 
 
 def read_json_text(path: Path) -> JsonText:
-    """Read and parse a file. Raises ManifestError: absent, too large, not UTF-8, and what `parse_json_text` raises."""
+    """Read and parse a file. Raises ManifestError if it is missing, too large or not UTF-8, and as `parse_json_text`."""
     try:
         if path.exists() and not path.is_file():
             raise _refusal(path, "is a folder or a device, not a file", "give the path of a manifest.json")
@@ -76,7 +76,7 @@ def read_json_text(path: Path) -> JsonText:
 
 
 def parse_json_text(text: str, path: Path) -> JsonText:
-    """Parse JSON text; `path` only names it in faults. Raises ManifestError, also for a key twice."""
+    """Parse JSON text. path: its name in errors. Raises ManifestError, also for a repeated key."""
     too_deep = f"brackets nested more than {MAX_DEPTH} deep"
     try:
         value = json.loads(text, parse_int=lambda digits: int(digits) if len(digits) < 300 else math.inf)
@@ -111,7 +111,7 @@ def _refusal(path: Path, message: str, hint: str = "", place: tuple[int, int] = 
 
 
 def _scan(text: str) -> Iterator[tuple[Path_, int, str, bool]]:
-    """Yield of each token of a text that parses: path, offset, word, whether a key or an element of a list begins with it."""
+    """Yield each token of a valid text: path, offset, word, and whether it begins a key or a list element."""
     path: list[str | int] = []
     begins = False
     for found in _TOKEN.finditer(text):
@@ -130,7 +130,7 @@ def _scan(text: str) -> Iterator[tuple[Path_, int, str, bool]]:
 
 
 def _fault(token: str) -> str:
-    """Return why a key or a value is not taken."""
+    """Return why a key or value is refused."""
     if token.startswith('"'):
         return "half of a surrogate pair, which is no character" if _HALF.search(json.loads(token)) else ""
     is_number = token[-1].isdigit() or token.lstrip("-") in ("NaN", "Infinity")

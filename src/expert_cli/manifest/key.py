@@ -1,4 +1,4 @@
-"""What is declared of a manifest's key beside its type: what stands for it where it is not written, and what it does."""
+"""The declaration of a manifest's key beside its type: its default and its effect."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Status = Literal["applied", "adjusted", "informational", "not_used"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a key."""
+    """The effect of a key."""
 
     status: Status
     effect: str
@@ -21,12 +21,12 @@ class Outcome:
 
 
 def applied(effect: str, reason: str = "") -> Outcome:
-    """The key does what it says."""
+    """The key has its stated effect."""
     return Outcome("applied", effect, reason)
 
 
 def adjusted(effect: str, reason: str) -> Outcome:
-    """The key's job is done with another value."""
+    """The key takes effect with another value."""
     return Outcome("adjusted", effect, reason)
 
 
@@ -36,7 +36,7 @@ def not_used(reason: str) -> Outcome:
 
 
 def informational(reason: str) -> Outcome:
-    """The key is there for people or other programs."""
+    """The key is information for people or other programs."""
     return Outcome("informational", "", reason)
 
 
@@ -46,12 +46,12 @@ RUNTIME = informational("for the program that loads the expert")
 
 @dataclass(frozen=True)
 class Key:
-    """A key's declaration; `key` and `always` put one at a field.
+    """A key's declaration, attached to a field by `key` or `always`.
 
-    default: what stands for the key where it is not written; None: nothing does, or what other keys and the machine say.
-    effect: what a value does: a text for `str.format`, to which the value and all `keys` of the block are known, a text for
-    each value, or a function of it. off: the same of a value that is false, 0 or empty. why: the reason of the default, or
-    of what is decided where the key is not written. always: what becomes of the key in every run, whatever its value.
+    default: the value if the key is not written; None: no value, or one that depends on other keys and the machine. effect: of
+    a value: a text for `str.format` with the value and all `keys` of the block, a text for each value, or a function of it.
+    off: the same for false, 0 and empty values. why: the reason of the default or computed value. always: the effect in every
+    run, whatever the value.
     """
 
     default: Any = None
@@ -61,7 +61,7 @@ class Key:
     always: Outcome | None = None
 
     def effect_of(self, value: Any, keys: object) -> str:
-        """Return what a value does. keys: has the value of each key of the block under its name, as a mapping has."""
+        """Return the effect of a value. keys: the values of all keys in the block, by name."""
         if self.off and not value:
             return self.off
         if isinstance(self.effect, str):
@@ -69,7 +69,7 @@ class Key:
         return self.effect[value] if isinstance(self.effect, Mapping) else self.effect(value)
 
     def __call__(self, schema: dict[str, Any]) -> None:
-        """Put the default and its reason into the key's JSON Schema, which pydantic calls its `json_schema_extra` with."""
+        """Put default and reason into the key's JSON Schema; pydantic calls this as `json_schema_extra`."""
         if self.default is not None:
             schema["default"] = self.default
         if self.why:
@@ -77,22 +77,22 @@ class Key:
 
 
 def key(default: Any, effect: str | Mapping[Any, str] | Callable[[Any], str], *, off: str = "", why: str = "") -> Any:
-    """Return the field of a key that may be left out; None then, and `default` stands for it, by the reason `why`."""
+    """Return the field of an optional key. default: used if it is not written, with the reason `why`."""
     return Field(default=None, json_schema_extra=Key(default, effect, off, why))
 
 
 def always(outcome: Outcome) -> Any:
-    """Return the field of a key that may be left out, and of which the same becomes in every run."""
+    """Return the field of an optional key that has the same effect in every run."""
     return Field(default=None, json_schema_extra=Key(always=outcome))
 
 
 def unused(reason: str) -> Any:
-    """Return the field of a key that is read, so that manifests which have it go on working, and changes no run."""
+    """Return the field of a key that is accepted for old manifests, and has no effect."""
     return always(not_used(reason))
 
 
 def declared(block: type[BaseModel], name: str) -> Key:
-    """Return what is declared of a block's key; an empty declaration for one that the block does not know."""
+    """Return the declaration of a block's key; an empty one for unknown keys."""
     field = block.model_fields.get(name)
     extra = field.json_schema_extra if field else None
     return extra if isinstance(extra, Key) else Key()
@@ -103,13 +103,13 @@ Quantization = Literal["int4", "int8", "bf16", "fp16", "none"]
 AdapterType = Literal["lora", "dora", "rslora"]
 Strategy = Literal["no", "steps", "epoch"]
 GrammarType = Literal["json", "json-schema", "sql", "sql-postgres", "cypher"]
-"""What answers can be held to."""
+"""The grammars that answers can be held to."""
 
 
 LARGEST = 2**31 - 1
-"""The largest count (steps, rows, tokens, characters): products of two of them fit the 64 bits that arrays count in."""
+"""The largest count (steps, rows, tokens, characters): products of two of them fit into 64 bits."""
 LARGEST_NUMBER = 1e6
-"""The largest number that scales something: far above any use, and finite in fp16's range of exponents times a weight."""
+"""The largest scale factor: far above any use, and finite in computations with fp16."""
 
 Positive = Annotated[int, Field(gt=0, le=LARGEST)]
 NotNegative = Annotated[int, Field(ge=0, le=LARGEST)]
@@ -119,11 +119,11 @@ NotNegativeNumber = Annotated[float, Field(ge=0, le=LARGEST_NUMBER, allow_inf_na
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 NO_CONTROL = r"^[^\x00-\x1f\x7f]*$"
-"""In a path they come of a backslash that is not doubled: "C:\\new" holds a line feed."""
+"""A control character in a path comes from a backslash that is not doubled, as before the "n" of a folder "new"."""
 TIME = r"^[1-9][0-9]{0,5}[smh]$"
 Text = Annotated[str, Field(min_length=1, pattern=NO_CONTROL)]
 LONGEST_NAME = 100
-"""Letters of what names a folder: file systems take 255 bytes, and stores and runs add to a name."""
+"""Characters in the name of a folder: file systems allow 255 bytes, and stores and runs add to a name."""
 Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME, pattern=NO_CONTROL)]
 Modules = Literal["all-linear"] | Annotated[list[Text], Field(min_length=1)]
 
@@ -135,6 +135,6 @@ class Strict(BaseModel):
 
 
 class Loose(BaseModel):
-    """A block of free-form data: an unknown key is refused only when it is a near miss of a known one."""
+    """A block for free-form data: an unknown key is an error only if it is a near miss of a known one."""
 
     model_config = ConfigDict(extra="allow", strict=True, use_attribute_docstrings=True, allow_inf_nan=False)

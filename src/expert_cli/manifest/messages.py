@@ -1,4 +1,4 @@
-"""Why a value does not fit a key, in words that a user of JSON knows."""
+"""Explains why a value does not fit a key, in the words of JSON."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _RULES = {
     "too_long": "at most {max_length} entries long",
     "string_too_long": "at most {max_length} letters long",
 }
-"""What some of pydantic's errors mean here."""
+"""Texts for some of pydantic's errors."""
 _PATTERNS = {
     TIME: 'a number and s, m or h, such as "5m"',
     NO_CONTROL: "text without control characters (write a backslash as \\\\, or /)",
@@ -33,17 +33,17 @@ _PATTERNS = {
 
 
 def unfit(block: type[BaseModel], path: Path_, value: Any) -> str:
-    """Return why the key of a block at `path` cannot take a value; "" where it can."""
+    """Return why the key of a block at `path` cannot take a value; "" if it can."""
     try:
         block.model_validate({str(path[-1]): value})
     except ValidationError as error:
-        faults = [one for one in error.errors() if one["loc"][0] == path[-1]]  # others are of keys that are missing
+        faults = [one for one in error.errors() if one["loc"][0] == path[-1]]  # the others are about missing keys
         return message_of(path, value, faults[0]) if faults else ""
     return ""
 
 
 def message_of(path: Path_, value: Any, error: ErrorDetails) -> str:
-    """Return one error of pydantic's in words; `value`: what stands at `path`."""
+    """Return one of pydantic's errors in words. value: what is written at `path`."""
     shown = shortened(json.dumps(value, ensure_ascii=True, default=str))
     if error["type"] == "string_pattern_mismatch":
         return f"must be {_PATTERNS[error['ctx']['pattern']]}, is {shown}"
@@ -73,7 +73,7 @@ def parts_of(annotation: Any) -> list[Any]:
 
 
 def member_types(types_: Sequence[Any], part: str | int) -> list[Any]:
-    """Return the types that the schema gives a key, or a member of a list, of a value that has one of `types_`."""
+    """Return the types that the schema allows for a key, or a list's member, of a value with one of `types_`."""
     found: list[Any] = []
     for candidate in types_:
         if isinstance(candidate, type) and issubclass(candidate, BaseModel) and part in candidate.model_fields:
@@ -84,7 +84,7 @@ def member_types(types_: Sequence[Any], part: str | int) -> list[Any]:
 
 
 def _describe(part: Any) -> str:
-    """Return a type in words a user of JSON knows."""
+    """Return a type in the words of JSON."""
     if get_origin(part) is Literal:
         options = ", ".join(json.dumps(option) for option in get_args(part))
         return options if len(get_args(part)) == 1 else f"one of {options}"
@@ -138,7 +138,7 @@ _ELSEWHERE = {
     "content": "content_tag message_field_content",
 }
 OTHER_TOOLS = {name: ours for ours, names in _ELSEWHERE.items() for name in names.split()}
-"""What other trainers call a thing, and its name here."""
+"""Names of other trainers, and the names used here."""
 BY_HAND = {
     "train_on_inputs": "it means the opposite",
     "train_on_prompt": "it means the opposite",
@@ -147,11 +147,11 @@ BY_HAND = {
     "use_dora": 'true is written "dora" there',
     "use_rslora": 'true is written "rslora" there',
 }
-"""Names of other tools whose values do not go with the name here, and why."""
+"""Names of other tools whose values mean something else here, and why."""
 
 
 def nearest(key: str, known: Iterable[str]) -> str:
-    """Return the known name meant by `key`: another tool's name for it, or a close spelling; "" if there is none."""
+    """Return the known name that `key` means: another tool's name for it, or a misspelling; "" for none."""
     names = list(known)
     translated = OTHER_TOOLS.get(key.lower(), "")
     if translated in names:
@@ -160,7 +160,7 @@ def nearest(key: str, known: Iterable[str]) -> str:
 
 
 def typo_of(key: str, known: Iterable[str]) -> str:
-    """Return the known name that `key` misspells (at most a quarter of its letters, swapped ones count once), or ""."""
+    """Return the known name that `key` misspells (in at most a quarter of its letters; a swap counts once), or ""."""
     plain = key.lower().replace("-", "_")
     distance, name = min(((DamerauLevenshtein.distance(plain, name), name) for name in known), default=(0, ""))
     return name if distance <= max(1, len(name) // 4) and len(name) > 2 else ""

@@ -1,4 +1,4 @@
-"""Text -> `Manifest`, with line and column of every fault."""
+"""Reads a manifest, and reports every error with line and column."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from expert_cli.utils.text import shortened
 
 @dataclass(frozen=True)
 class LoadedManifest:
-    """A manifest, the text it came from, and remarks that do not stop it."""
+    """A manifest, the text it came from, and warnings."""
 
     path: Path
     manifest: Manifest
@@ -33,9 +33,9 @@ class LoadedManifest:
 
 
 def load_manifest(path: Path, settings: tuple[str, ...] = ()) -> LoadedManifest:
-    """Read, check and return a manifest; `settings`: "training.config.KEY=VALUE", or of `training.rft` or `evaluation`.
+    """Read and check a manifest. settings: "training.config.KEY=VALUE", also for `training.rft` and `evaluation`.
 
-    Raises ManifestError with every fault of the file, in the order of their places, unknown keys first.
+    Raises ManifestError with all errors in the file, ordered by place, unknown keys first.
     """
     text = read_json_text(path)
     if not isinstance(text.value, dict):
@@ -71,7 +71,7 @@ def _override(text: JsonText, setting: str) -> None:
     path = (*prefix.split("."), name)
     try:
         value = parse_json_text(written, Path("--set")).value
-    except ManifestError:  # a text need not stand in quotes
+    except ManifestError:  # quotes around a text are optional
         value = written.strip()
     if reason := unfit(model, path, value):
         raise InputError(f"--set {shortened(setting)}: {reason}")
@@ -86,7 +86,7 @@ def _override(text: JsonText, setting: str) -> None:
 
 
 def _set_aside(manifest: dict[str, Any], name: str) -> None:
-    """Remove what is written of a key of `training.config` there and in the base models' own, under its old name, too."""
+    """Remove a key of `training.config`, there and in the base models' own, under its old name too."""
     keys = [name, *(old for old, new in TrainingConfig.old_names.items() if new == name)]
     keys += ["max_steps"] if name == "epochs" else []
     bases = manifest.get("base_models")
@@ -99,13 +99,13 @@ def _set_aside(manifest: dict[str, Any], name: str) -> None:
 
 Blocks = dict[str, type[BaseModel]]
 _PLACES: Blocks = {"training.config": TrainingConfig, "base_models[i]": Base, "training.dataset": Dataset}
-"""Blocks whose keys decide something, by where they stand."""
+"""Blocks whose unknown keys are errors, by path."""
 _SETTABLE: Blocks = {"training.config": TrainingConfig, "training.rft": Rft, "evaluation": EvaluationBlock}
-"""Blocks whose keys `--set` takes."""
+"""Blocks whose keys `--set` accepts."""
 
 
 def _unknown_keys(text: JsonText) -> tuple[list[ManifestIssue], list[ManifestIssue]]:
-    """Return (faults, warnings): keys that no block knows; in a loose block only a near miss is a fault."""
+    """Return (errors, warnings) about unknown keys; in a loose block only a near miss is an error."""
     faults: list[ManifestIssue] = []
     warnings: list[ManifestIssue] = []
 
@@ -132,7 +132,7 @@ def _unknown_keys(text: JsonText) -> tuple[list[ManifestIssue], list[ManifestIss
 
 
 def _place_of(key: str, block: type[BaseModel]) -> str:
-    """Return where a key belongs that stands in the wrong block, under its name here; "" for one that no block has."""
+    """Return where a key in the wrong block belongs; "" if no block has it."""
     names = {key.lower(), OTHER_TOOLS.get(key.lower(), key.lower())}
     if names & set(block.model_fields):
         return ""
@@ -145,7 +145,7 @@ def _by_hand(key: str) -> str:
 
 
 def _faults(text: JsonText, errors: list[ErrorDetails], unknown: list[ManifestIssue]) -> list[ManifestIssue]:
-    """Turn pydantic's errors into one fault a place; a key that is missing because it is misspelt is left out."""
+    """Convert pydantic's errors into one for each place; keys that are missing because they are misspelled are skipped."""
     faults: dict[str, ManifestIssue] = {}
     meant = {fault.suggestion for fault in unknown}
     for error in errors:
@@ -158,16 +158,16 @@ def _faults(text: JsonText, errors: list[ErrorDetails], unknown: list[ManifestIs
                 continue
             fault = text.fault((*path, key), "is missing")
             faults.setdefault(fault.key, fault)
-        elif dotted(path) not in faults:  # a message shows the value, which all faults of a long list share
+        elif dotted(path) not in faults:  # a message contains the value, which all errors of a long list share
             faults[dotted(path)] = text.fault(path, message_of(path, value, error))
     around = {key[: at.start()] for key in faults for at in re.finditer(r"[.\[]", key)}
     return sorted(fault for key, fault in faults.items() if key not in around)
 
 
 def _written(value: Any, loc: tuple[str | int, ...]) -> tuple[Path_, Any]:
-    """Return the part of `loc` that exists in the file and what stands there.
+    """Return the part of `loc` that exists in the file, and the value there.
 
-    A union adds the name of a type: what it says of a block's keys is said of them, of a list's members of the whole list.
+    A union inserts a type's name: errors about a block's keys belong to the keys, those about list members to the list.
     """
     path: Path_ = ()
     for part in loc:
@@ -183,7 +183,7 @@ def _written(value: Any, loc: tuple[str | int, ...]) -> tuple[Path_, Any]:
 
 
 def _contradictions(manifest: Manifest) -> Iterator[tuple[Path_, str, str]]:
-    """Yield place, message and hint of the faults that need more than one key to see."""
+    """Yield place, message and hint of errors that concern more than one key."""
     if manifest.base_model and manifest.base_models:
         message = "base_model and base_models are both there"
         yield ("base_model",), message, "keep base_models (schema 2.0) and remove base_model"
