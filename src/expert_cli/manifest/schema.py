@@ -1,7 +1,7 @@
-"""The manifest's data model: what a user may write, schema 1.0 and 2.0.
+"""The manifest's data model, schema 1.0 and 2.0: what a user may write.
 
-Every field is what was written: None means "not written", and what is declared beside it stands for it then. Fields check,
-they never change a value. The docstring under a field is its line in docs/EXPERT_FORMAT.md.
+Every field has the written value; None means "not written", and the default is declared beside it. Validation never changes a
+value. The docstring under a field is its entry in docs/EXPERT_FORMAT.md.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from expert_cli.manifest.keys.rft import Rft
 from expert_cli.manifest.training_config import TrainingConfig
 
 LONGEST_MODEL_NAME = 4096
-"""Letters of a base model's name, which may be a path."""
+"""Characters of a base model's name, which may be a path."""
 TEMPLATES = ("alpaca", "chatml", "qwen3", "llama", "mistral", "phi", "gemma", "deepseek")
 
 
@@ -79,7 +79,7 @@ ROPE_NUMBERS: Mapping[str, tuple[str, ...]] = {
     "longrope": (),
     "llama3": (*_FACTOR, "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"),
 }
-"""The forms of position scaling that transformers knows, and the numbers that each needs."""
+"""The RoPE scalings of transformers, and the numbers that each needs."""
 
 
 class Base(Strict):
@@ -92,17 +92,17 @@ class Base(Strict):
     alias: Name | None = key(None, "short name for --base-model")
     """Short name for `--base-model`."""
     sha256: str | None = key(None, "the weights file is verified against it")
-    """Hash of the weights file; verified when it is a hash."""
+    """SHA-256 of the weights file; verified, unless it is a placeholder."""
     quantization: Quantization | None = key("int4", "how base weights are held", why="a quarter of the memory")
     """How the base weights are held in memory; int4 is NF4."""
     rope_scaling: str | dict[str, Any] | None = key(None, "passed to the model's configuration")
-    """Position scaling, where it is a form that transformers knows; otherwise information."""
+    """RoPE scaling in a form of transformers; any other value is information."""
     prompt_template: Literal[TEMPLATES] | None = key(  # type: ignore[valid-type]
         None,
         "how prompts are written; rows of whole documents stay as they are",
         why="the tokenizer's own chat template, which the model knows; alpaca where it has none",
     )
-    """How prompts are written; the tokenizer's own chat template where it is not written."""
+    """Prompt template; default: the tokenizer's own chat template."""
     adapters: list[Adapter] | None = None
     """Adapters trained for this model."""
     config: TrainingConfig | None = None
@@ -110,7 +110,7 @@ class Base(Strict):
 
     @property
     def rope_type(self) -> str:
-        """The form of `rope_scaling`; "" where it is none that transformers knows."""
+        """The form of `rope_scaling`; "" for one that transformers does not know."""
         scaling = self.rope_scaling if isinstance(self.rope_scaling, dict) else {}
         kind = scaling.get("rope_type", scaling.get("type"))
         return kind if isinstance(kind, str) and kind in ROPE_NUMBERS else ""
@@ -131,18 +131,17 @@ class Decoding(Loose):
     min_p: Annotated[float, Field(ge=0, le=1)] | None = _DRAWN
     """Sampling from tokens above this share of the likeliest."""
     num_beams: Positive | None = always(applied("beam search, where answers are not drawn"))
-    """Beam search: so many beginnings of an answer go on side by side, and the likeliest answer is taken. Not written, or 1:
-    greedy, the likeliest token each time. A grammar does less harm with it: a beginning that may not go on as it would can be
-    left for another one. Answers that are drawn (`--samples`) are not searched for."""
+    """Number of beams in beam search. Default, or 1: greedy decoding. With beams a grammar costs fewer right answers, because
+    another beam can replace one that the grammar blocks. Samples (`--samples`) use no beams."""
     stop_sequences: list[str] | None = always(applied("end answers, and their generation"))
-    """Texts that end an answer; they are no part of it."""
+    """Texts that end an answer; they are cut off."""
     use_grammar: bool | None = key(None, "holds answers to {keys[grammar_type]}", off="answers are free text")
-    """Hold answers to `grammar_type`."""
+    """Hold answers to the grammar `grammar_type`."""
     grammar_type: str | None = key(None, "what answers are held to")
-    """What answers are held to: `json`, `json-schema` (JSON by a schema), `sql` (SQLite's), `sql-postgres`, `cypher`; names of
-    tables, columns, labels and properties are those of the prompt's own schema. Another value holds nothing."""
+    """The grammar: `json`, `json-schema` (JSON by a schema), `sql` (SQLite's), `sql-postgres`, `cypher`. Tables, columns,
+    labels and properties must be those of the prompt's schema. Any other value: no grammar."""
     json_schema: dict[str, Any] | None = key(None, "holds answers to it, where a case brings no schema of its own")
-    """The JSON Schema of answers, of `json` and `json-schema`; a test case's own goes before it. Without either, any JSON."""
+    """JSON Schema of answers for `json` and `json-schema`; a test case's own takes precedence. Without either: any JSON."""
     validation: str | None = always(RUNTIME)
     """Information for the runtime."""
     validation_cmd: str | None = always(RUNTIME)
@@ -157,11 +156,11 @@ class Training(Loose):
     config: TrainingConfig = Field(default_factory=TrainingConfig)
     """How it is trained; every key of it has a default."""
     decoding: Decoding | None = always(informational("for generation; no part of training"))
-    """How answers are generated; training changes nothing by it."""
+    """How answers are generated; it has no effect on training."""
     rft: Rft | None = None
-    """How answers that were run are learned from, with `method` rft."""
+    """Rejection-sampling fine-tuning, for `method` rft."""
     grpo: Any = unused(REWARDS)
-    """Settings of reinforcement learning, which TRL does with our judges: [how](RECIPES.md#rewards-in-trl)."""
+    """Settings for reinforcement learning; use TRL with our judges: [how](RECIPES.md#rewards-in-trl)."""
     trained_on: Any = always(CARD)
     """Day of the training."""
     checkpoint: Any = always(CARD)
@@ -187,8 +186,8 @@ class EvaluationBlock(Loose):
         off="no prompt is answered before and after training",
         why="enough to see whether it answers at all, in seconds",
     )
-    """How many prompts `train` answers before and after training, in one batch, with at most 64 tokens each: cases of
-    `tests/cases.jsonl`, drawn by the seed, whose answers are run. 0: none."""
+    """Number of prompts that `train` answers before and after training, in one batch, with at most 64 tokens each: cases of
+    `tests/cases.jsonl`, drawn by the seed, whose answers are judged. 0: none."""
 
 
 class Manifest(Loose):
@@ -199,17 +198,17 @@ class Manifest(Loose):
     version: Any = always(CARD)
     """Version of the expert."""
     schema_version: Literal["1.0", "2.0"] | None = always(applied("says how the file is read"))
-    """Version of this format; 1.0 where it is not written."""
+    """Version of this format; default 1.0."""
     description: Any = always(CARD)
     """What the expert does."""
     author: Any = always(CARD)
     """Who made it."""
     homepage: Any = always(CARD)
-    """Where it lives."""
+    """Web page."""
     license: Any = always(CARD)
     """License of the expert."""
     tags: Any = always(CARD)
-    """Words to find it by."""
+    """Search words."""
     capabilities: Any = always(CARD)
     """What it can do."""
     limitations: Any = always(CARD)
@@ -217,9 +216,9 @@ class Manifest(Loose):
     quality_metrics: Any = always(CARD)
     """Results of earlier evaluations."""
     routing: Any = always(RUNTIME)
-    """How a router finds it."""
+    """Information for a router."""
     constraints: Any = always(RUNTIME)
-    """How it goes together with other experts."""
+    """Constraints on use with other experts."""
     perf: Any = always(RUNTIME)
     """Cost at run time."""
     runtime: Any = always(RUNTIME)

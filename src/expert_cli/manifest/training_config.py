@@ -1,4 +1,4 @@
-"""`training.config` as it was written: the keys of every block, and those that more than one block looks at."""
+"""`training.config` as written: the keys of all groups, and those that several groups need."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from expert_cli.manifest.keys.peft import AdapterKeys
 class TrainingConfig(LogSaveEvalKeys, ComputeKeys, LoaderKeys, OptimKeys, AdapterKeys):
     """`training.config`: how the expert is trained."""
 
-    # pydantic puts the fields of the last class first: the adapter's, as the documents have them
+    # pydantic puts the fields of the last class first: the adapter's, in the order of the documents
 
     old_names: ClassVar[Mapping[str, str]] = {"num_epochs": "epochs", "evaluation_strategy": "eval_strategy"}
 
@@ -29,18 +29,18 @@ class TrainingConfig(LogSaveEvalKeys, ComputeKeys, LoaderKeys, OptimKeys, Adapte
         "{} writes rows and prompts; rows of whole documents stay as they are",
         off="prompt_template, else the tokenizer's own chat template, writes rows and prompts",
     )
-    """File of a chat template in jinja that writes rows and prompts, relative to the manifest, then to the project root."""
+    """Jinja file with the chat template for rows and prompts, relative to the manifest, then to the project root."""
     chat_template_kwargs: dict[str, Any] | None = key(
         None,
         lambda given: f"the chat template is given {', '.join(f'{name} {value!r}' for name, value in given.items())}",
         off="the chat template is given nothing but enable_thinking false, where it reads that",
     )
-    """What the chat template is given beside messages, in rows and prompts: `{"enable_thinking": true}`; a row's column of this
-    name goes before it."""
+    """Variables of the chat template, in rows and prompts: `{"enable_thinking": true}`; a row's column of this name takes
+    precedence."""
     seed: Seed | None = key(42, "seed {} for data order, adapter and dropout", why="one manifest gives one adapter")
     """Seed of everything random."""
     completion_only_loss: bool | None = key(True, "answers are trained", off="prompts are too", why="an expert answers")
-    """Train the answers only, or prompt and answer."""
+    """Train only the answers; false: prompts, too."""
     use_unsloth: bool | None = unused("the training step here is the tool's own; it needs no patched model")
     """Not used here."""
     memory_clear_every: NotNegative | None = unused("the allocator reuses freed memory by itself; clearing costs time")

@@ -20,7 +20,7 @@ ATTENTION: dict[Attention, str] = {
 }
 CHECKPOINTING: dict[Checkpointing, str] = {"off": "activations are kept", "all": "every layer is recomputed"}
 WITHOUT_GRAPHS: dict[Mode, Mode] = {"reduce-overhead": "default", "max-autotune": "max-autotune-no-cudagraphs"}
-"""Modes that record CUDA graphs, and the same without: gradient accumulation overwrites what a graph returned."""
+"""Compiler modes with CUDA graphs, and their equivalents without: gradient accumulation overwrites what a graph returned."""
 _FUSED = {
     "auto": "fused kernels compute what they can (the kernel plan says what)",
     "off": "layers as transformers and PEFT compute them, and all logits",
@@ -41,12 +41,12 @@ class ComputeKeys(Strict):
     """What may be written of how a step is computed."""
 
     device: DeviceChoice | None = key("auto", "trains on {}", why="a GPU is faster where there is one")
-    """Where to train: on a GPU (cuda, which AMD's are to torch, too), or the CPU. auto: on a GPU, if there is one."""
+    """Training device: a GPU (cuda, also for AMD's), or the CPU. auto: a GPU if there is one."""
     fp16: bool | None = key(None, "trains in {}")
     """Train in half precision (GPU)."""
     bf16: bool | None = key(None, "trains in {}", why="what this machine does well; fp32's range at half its memory")
-    """Train in bfloat16, or where the machine has none, in fp16 on a GPU and in fp32 on a CPU: emulated, a step takes 20 times
-    as long. Neither written: what the machine does well; both false: fp32."""
+    """Train in bfloat16; a machine without it uses fp16 (GPU) or fp32 (CPU), since emulation is 20 times slower. If neither
+    `bf16` nor `fp16` is written, the machine decides; if both are false: fp32."""
     use_tf32: bool | None = key(False, "products may use TF32", off="TF32 stays off", why="bf16 leaves little to it")
     """TF32 in fp32 matrix products, where the GPU has it."""
     use_sdpa: bool | None = key(True, ATTENTION, why="every device has it; it keeps no scores of tokens x tokens")
@@ -56,14 +56,14 @@ class ComputeKeys(Strict):
     memory_efficient_attention: bool | None = key(False, ATTENTION, why="`use_sdpa` has it")
     """Attention that keeps no full score matrix; part of `use_sdpa`."""
     pad_documents: bool | None = key(None, ATTENTION["rows"], off="documents share rows where packing has it so")
-    """A row for each document of a pack, padded to the longest of its batch: to compare with."""
+    """A row for each document of a pack, padded to the longest in its batch; for comparison."""
     gradient_checkpointing: bool | Literal["selective"] | None = key(False, CHECKPOINTING, why="it is a third slower")
     """Recompute activations in the backward pass; "selective" is read as true. With dropout in the adapter, a step in a CUDA
-    graph is recorded without recomputation where that fits."""
+    graph is recorded without recomputation if it fits."""
     gradient_checkpointing_kwargs: dict[str, bool] | None = key(None, "use_reentrant: true", off="use_reentrant: false")
     """Settings of it; `use_reentrant` is the only one."""
     activation_checkpointing: Literal["attention_only"] | None = key(None, CHECKPOINTING)
-    """Is read as `gradient_checkpointing: true`."""
+    """The same as `gradient_checkpointing: true`."""
     torch_compile: bool | None = key(
         False,
         "every decoder layer is compiled",
@@ -81,37 +81,36 @@ class ComputeKeys(Strict):
         off="every step is launched kernel by kernel",
         why="launching a step's kernels takes the host longer than most GPUs need to run them",
     )
-    """On a GPU, record the step in a CUDA graph once and replay it: then the GPU does not wait for the host. Batches must have
-    one shape, which `packing` gives them. A graph that does not compute what the step computes is not used, and the kernel plan
-    says so. false: every step is launched kernel by kernel."""
+    """On a GPU, record the step as a CUDA graph and replay it, so that the GPU does not wait for the host. Batches need one
+    shape, which `packing` gives them. A graph whose results differ from those of the normal step is not used, and the kernel
+    plan says so. false: kernels are launched one by one."""
     cuda_graph_warmup_steps: NotNegative | None = always(
         adjusted("none", "the graph is proven on the first micro-batch before it is used")
     )
     """Steps before the recording; none are needed: the first micro-batch is computed with the graph and without it, and the
     two are compared."""
     fused_kernels: Literal["auto", "off"] | None = key("auto", _FUSED, why="the same to rounding, faster, in less room")
-    """On a GPU norms, rotary embeddings and activations by Liger's kernels, where they are installed; plain LoRA in one step
-    with its layer; norms of DoRA once a step; logits in chunks. off: none of it, to compare with."""
+    """Faster kernels: on a GPU Liger's norms, rotary embeddings and activations, if installed; plain LoRA fused with its
+    layer; DoRA's norms once a step; logits in chunks. off: none of these, for comparison."""
     dequantized_copy: Literal["auto", "always", "never"] | None = key("auto", _COPIES, why="no step unpacks them again")
-    """Unpack 4-bit weights once instead of at every step; auto: where memory allows."""
+    """Dequantize 4-bit weights once instead of at every step; auto: if memory allows."""
     on_oom: Literal["fit", "error"] | None = key("fit", _ON_OOM, why="the run goes on with the same rows in every step")
-    """Fit a step to the GPU's memory, at the same effective batch. What gives way, in this order: the micro-batch is halved and
-    the accumulation doubled, activations are recomputed, the unpacked copy of 4-bit weights is given back. Where a measurement
-    says that the GPU would be faster, accumulated micro-steps are merged into larger ones. error: a step that does not fit ends
-    the run."""
+    """Reduce a step that does not fit into GPU memory, at the same effective batch, in this order: the micro-batch is halved
+    and the accumulation doubled, activations are recomputed, the dequantized copy of 4-bit weights is given up. Micro-steps
+    are merged if a measurement says that this is faster. error: a step that does not fit ends the run."""
     fsdp: bool | Literal["full_shard", "full_shard auto_wrap"] | None = key(
         False,
         "every process holds a share of the base model's weights (FSDP2)",
         off="every process holds the whole base model",
         why="a base model that fits one card need not be gathered layer by layer in every step",
     )
-    """Share the base model's weights out among the processes of a job, for one that is larger than a card: true, or
-    "full_shard" as transformers had it. Needs several processes; the adapter is whole in each."""
+    """Shard the base model's weights over the processes of a job, for a model larger than a card: true, or "full_shard" as in
+    transformers. Needs several processes; each has the whole adapter."""
 
 
 @dataclass(frozen=True)
 class ComputeConfig:
-    """Where and in which precision the step runs. capture: a CUDA graph is asked for; the kernel plan says if there is one."""
+    """Device and precision of the step. capture: a CUDA graph is requested; the kernel plan says whether there is one."""
 
     device: DeviceName
     dtype: Dtype
@@ -130,5 +129,5 @@ class ComputeConfig:
 
     @property
     def fuses_lora(self) -> bool:
-        """Whether plain LoRA is computed in one step with its layer; torch.compile fuses it by itself."""
+        """Whether plain LoRA is fused with its layer; torch.compile does that itself."""
         return self.fused_kernels != "off" and not self.torch_compile

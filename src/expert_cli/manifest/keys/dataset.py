@@ -1,4 +1,4 @@
-"""`training.dataset`: which rows train the expert, and which evaluate it."""
+"""`training.dataset`: the rows for training and validation."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _DEDUPLICATE = {
 }
 _COLUMN = "names the column"
 Role = Literal["system", "developer", "user", "assistant", "tool", "function_call"]
-"""Whose turn it is; a `function_call` is a turn of the assistant whose content is the call as JSON."""
+"""The role of a turn; a `function_call` is a turn of the assistant whose content is the call as JSON."""
 _OUTSIDE = "rows outside it are left out and counted"
 
 
@@ -40,10 +40,10 @@ Sources = Annotated[list[Text], Field(min_length=1, max_length=1000)]
 
 
 class FieldMapping(Strict):
-    """`training.dataset.field_mapping`: which column holds what."""
+    """`training.dataset.field_mapping`: the roles of columns."""
 
     instruction: Text | None = key(None, _COLUMN)
-    """Column of the task."""
+    """Column of the instruction."""
     input: Text | None = key(None, _COLUMN)
     """Column of the context, schema or input; may be empty in a row."""
     response: Text | None = key(None, _COLUMN)
@@ -57,13 +57,13 @@ class FieldMapping(Strict):
     tools: Text | None = key(None, _COLUMN)
     """Column of the tools that a row's assistant may call: a list, or the same as JSON text."""
     role: Text | None = key(None, "names the field of a turn's role")
-    """Field of a turn that says who speaks, where it is neither `role` nor `from`."""
+    """Key of a turn's role, if it is neither `role` nor `from`."""
     content: Text | None = key(None, "names the field of what a turn says")
-    """Field of what a turn says, where it is neither `content` nor `value`."""
+    """Key of a turn's content, if it is neither `content` nor `value`."""
     roles: Annotated[dict[Role, Annotated[list[Text], Field(min_length=1)]], Field(min_length=1)] | None = key(
         None, lambda value: ", ".join(f"{' and '.join(said)} is {role}" for role, said in value.items())
     )
-    """What turns call their roles, by role: `{"assistant": ["bot"], "system": ["developer"]}`; before the usual ones."""
+    """Other names of roles, by role: `{"assistant": ["bot"], "system": ["developer"]}`; they precede the usual names."""
 
 
 class Task(Strict):
@@ -72,7 +72,7 @@ class Task(Strict):
     train: Text = Field(json_schema_extra=Key(effect="training rows of this task"))
     """File of its training rows."""
     valid: Text | None = key(None, "rows that evaluation uses of this task")
-    """File of its validation rows; where several tasks have some, each has an evaluation loss of its own."""
+    """File of its validation rows; if several tasks have some, each has its own validation loss."""
     test: Text | None = always(UNTOUCHED)
     """File of its test rows."""
     weight: Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)] | None = key(
@@ -87,7 +87,7 @@ class Replay(Strict):
     """`training.dataset.replay`: rows of an earlier training that are trained again, so that less of it is forgotten."""
 
     path: Text = Field(json_schema_extra=Key(effect="rows that are trained again"))
-    """File or folder, here or by its URL, or hub id, as `path` of the data set."""
+    """File, folder, URL or hub id, as in `path`."""
     share: Annotated[float, Field(gt=0, lt=1)] = Field(
         json_schema_extra=Key(effect="{:g} of the training rows, drawn by the seed; all of them where there are fewer")
     )
@@ -98,7 +98,7 @@ class Filters(Loose):
     """`training.dataset.filters` (`validation` is its old name): rows to leave out."""
 
     deduplicate: bool | Literal["row", "answer"] | None = key(None, _DEDUPLICATE)
-    """Leave out rows that stand twice (true or "row"), or those whose answer stood before ("answer"). The first one stays."""
+    """Leave out repeated rows (true or "row"), or rows with a repeated answer ("answer"); the first one stays."""
     min_length: NotNegative | None = key(0, _OUTSIDE, why="a short answer may be the right one")
     """Shortest row, in characters of prompt and answer."""
     max_length: Positive | None = key(None, _OUTSIDE)
@@ -112,7 +112,7 @@ class Dataset(Loose):
 
     path: Text | Sources | None = key(None, "training rows")
     """File, folder or pattern (relative to the manifest, then to the project root; or a URL, `s3://bucket/rows-*.jsonl`), or
-    hub id `id@revision::split::config`; or a list of these, read one after another."""
+    hub id `id@revision::split::config`; or a list of these, read in order."""
     format: Text | None = always(FORMAT)
     """Format of the data; read from the file itself."""
     type: Literal["single", "multi_task"] | None = always(informational("path or tasks decides; this must agree"))
@@ -122,25 +122,25 @@ class Dataset(Loose):
     replay: Replay | None = None
     """Rows of an earlier training that are trained again."""
     field_mapping: FieldMapping | None = None
-    """Which column holds what; recognized by their usual names where it is not written."""
+    """The roles of columns; default: recognized by their usual names."""
     text_field: Text | None = key(None, "names the column of whole documents")
     """Column of whole documents; short for `field_mapping.text`."""
     validation_path: Text | Sources | None = key(None, "rows that evaluation uses")
-    """Rows that evaluation uses."""
+    """Rows for validation."""
     test_path: Text | Sources | None = always(UNTOUCHED)
-    """Rows that neither training nor evaluation during training touches."""
+    """Rows that training never uses."""
     validation_split: Annotated[float, Field(gt=0, lt=1)] | None = key(
         0.05,
         "share of the training rows split off for evaluation, by seed",
         why="enough rows for a steady loss, few enough that training does not miss them",
     )
-    """Share of the training rows that is split off for evaluation, by seed, where it is asked for or rows are evaluated."""
+    """Share of the training rows split off for validation, by the seed, if it is written or rows are evaluated."""
     streaming: bool | None = unused("rows are always read as a stream, and the store is built in shards")
-    """The data is larger than memory."""
+    """Accepted; rows are always read as a stream."""
     filters: Filters | None = None
     """Rows to leave out."""
     schema_prompt: SchemaPromptKeys | None = None
-    """What questions are shown of their databases; without it, their input as it is."""
+    """How databases are shown in prompts; default: the input stays as it is."""
     validation: Filters | str | None = None
     """Old name of `filters`; a text is information for the model card."""
     source: Any = always(CARD)

@@ -1,4 +1,4 @@
-"""How rows become packs, and packs the batches of a step."""
+"""Packing and loading of batches."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ class LoaderKeys(Strict):
     packing: bool | Literal["random", "best_fit", "concat"] | None = key(
         "random", PACKINGS, why="no time goes to padding, and documents meet by chance, as in batches without packing"
     )
-    """Fill each row with several documents that do not see each other: "random" (the same as true) draws them anew for every
-    epoch, "best_fit" puts documents of like length together, "concat" cuts them; false: one document a row."""
+    """Fill each row with several documents that do not attend to each other: "random" (or true) draws them anew in every
+    epoch, "best_fit" groups documents of similar length, "concat" cuts them; false: one document in each row."""
     overflow: Overflow | None = key(
         "truncate",
         "documents longer than max_seq_length: {}",
         why="the answer is what is learned: of the prompt both ends stay, and how many were cut is told",
     )
-    """What becomes of a document longer than `max_seq_length`: truncate (the middle of its prompt), drop, split."""
+    """How to handle documents longer than `max_seq_length`: truncate (the middle of the prompt), drop, split."""
     group_by_length: bool | None = key(False, _ALIKE, off="rows are shuffled", why="rows of one length are often alike")
     """Batches of rows of similar length."""
     dataloader_num_workers: Annotated[int, Field(ge=0, le=1024)] | None = key(
@@ -53,7 +53,7 @@ class LoaderKeys(Strict):
     )
     """Processes that prepare batches; 0 prepares them in the training process."""
     dataloader_pin_memory: bool | None = key(True, "pinned batches", off="ordinary memory", why="copies overlap steps")
-    """Page-locked batches for a faster copy to the GPU, where there is one."""
+    """Pinned memory for faster copies to a GPU."""
     dataloader_prefetch_factor: Positive | None = key(2, "batches prepared ahead by each worker", why="PyTorch's own")
     """Batches each worker prepares ahead."""
     dataloader_persistent_workers: bool | None = unused("the same workers serve the whole run, whatever this says")
@@ -62,7 +62,7 @@ class LoaderKeys(Strict):
 
 @dataclass(frozen=True)
 class LoaderConfig:
-    """How batches reach the step. `prefetch_factor` is None without workers, where it has no meaning."""
+    """How batches are loaded. `prefetch_factor` is None without workers."""
 
     num_workers: int
     pin_memory: bool

@@ -1,4 +1,4 @@
-"""When a run logs, saves and evaluates."""
+"""Logging, checkpoints and evaluation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ReportTo = Literal["azure_ml", "clearml", "codecarbon", "comet_ml", "dagshub", "
 
 
 def seconds_of(time: str) -> float:
-    """Return the seconds of a time as it is written: "30s", "5m", "1h"."""
+    """Return the seconds of a duration: "30s", "5m", "1h"."""
     return float(time[:-1]) * {"s": 1, "m": 60, "h": 3600}[time[-1]]
 
 
@@ -28,8 +28,8 @@ class LogSaveEvalKeys(Strict):
     logging_steps: Positive | None = key(10, "a log line every {} steps", why="enough to see where the loss goes")
     """Steps between two log lines."""
     save_strategy: Strategy | None = key(None, 'checkpoints: "{}"', why="by time (`save_every`): steps vary in time")
-    """When checkpoints are written; by time (`save_every`) where it is not
-    written. With `load_best_model_at_end` "steps" and "epoch" become the strategy of evaluation."""
+    """When checkpoints are written; default: by time (`save_every`). With `load_best_model_at_end`, "steps" and "epoch" become
+    the strategy of evaluation."""
     save_steps: Positive | None = key(500, "a checkpoint every {} steps", why="transformers' own")
     """Steps between two checkpoints. With
     `load_best_model_at_end` raised to a multiple of the steps between two evaluations."""
@@ -38,28 +38,28 @@ class LogSaveEvalKeys(Strict):
         lambda time: f"a checkpoint every {seconds_of(time):g} s of training, at a step's end",
         why="a crash costs 5 minutes at most; an adapter's checkpoint takes about a second",
     )
-    """Time between two checkpoints ("30s", "5m", "1h"); the default stands where nothing else says when to save."""
+    """Time between two checkpoints ("30s", "5m", "1h"); the default applies if no other key says when to save."""
     save_total_limit: Positive | None = key(None, "the newest {} checkpoints are kept", off="every checkpoint is kept")
     """Checkpoints that are kept, at least 2; null keeps all."""
     evaluation_strategy: Strategy | None = None
     """Old name of `eval_strategy`."""
     eval_strategy: Strategy | None = key(None, 'evaluation: "{}"', why="every row trains where nothing asks for one")
-    """When the validation rows are evaluated; "no" where nothing asks for it."""
+    """When the validation rows are evaluated; default "no", unless another key needs it."""
     eval_steps: Positive | None = key(None, "an evaluation every {} steps")
-    """Steps between two evaluations; `save_steps` where it is not written."""
+    """Steps between two evaluations; default: `save_steps`."""
     load_best_model_at_end: bool | None = key(
         False,
         "the best checkpoint becomes the adapter",
         off="the last step becomes the adapter",
         why="a schedule that ends near 0 ends with the best step, but where rows are learned by heart",
     )
-    """End with the best step by `metric_for_best_model`, which is saved when it is evaluated, instead of the last one."""
+    """Keep the best step by `metric_for_best_model`, saved when it is evaluated, instead of the last one."""
     metric_for_best_model: Literal["eval_loss", "loss"] | None = key(
         EVAL_LOSS, "the best model is chosen by {}", why="rows have it"
     )
     """What "best" means: the loss on the validation rows."""
     greater_is_better: bool | None = key(None, "larger is better", off="smaller is better")
-    """Whether a larger metric is better: false, which it is where it is not written."""
+    """Whether a larger metric is better: false, the default."""
     early_stopping_patience: Positive | None = key(None, "it stops after {} evaluations in a row that are no better")
     """Stop after this many evaluations without a better one."""
     report_to: Literal["none"] | ReportTo | list[ReportTo] | None = key(
@@ -72,7 +72,7 @@ class LogSaveEvalKeys(Strict):
 class LogSaveEvalConfig:
     """What is logged, saved and evaluated, and when. `save_total_limit` None keeps every checkpoint.
 
-    save_every_s > 0: checkpoints by time, whatever `save_strategy` says of steps.
+    save_every_s > 0: checkpoints by time, whatever `save_strategy` is.
     """
 
     logging_steps: int

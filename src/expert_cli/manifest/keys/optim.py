@@ -1,4 +1,4 @@
-"""How long is trained, and how a step changes the weights."""
+"""The length of training, and the optimizer."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class OptimKeys(Strict):
     num_epochs: Epochs | None = None
     """Old name of `epochs`."""
     max_steps: Positive | None = key(None, "{} optimizer steps")
-    """Optimizer steps; decides instead of `epochs`."""
+    """Optimizer steps; overrides `epochs`."""
     learning_rate: Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)] | None = key(
         2e-4,
         "peak learning rate",
@@ -60,7 +60,7 @@ class OptimKeys(Strict):
         "how the learning rate runs",
         why="it ends near 0, so that the last rows do not count more than the others",
     )
-    """How the learning rate runs."""
+    """Learning rate schedule."""
     lr_scheduler_kwargs: dict[str, int | float | bool] | None = key(None, "passed to the scheduler")
     """Settings of the scheduler, such as `num_cycles`."""
     warmup_steps: NotNegative | None = key(
@@ -77,11 +77,11 @@ class OptimKeys(Strict):
     max_grad_norm: NotNegativeNumber | None = key(
         1.0, "gradients are clipped", off="no clipping", why="against odd rows"
     )
-    """Gradients are scaled down to this norm (0: never)."""
+    """Gradients with a larger norm are scaled down to this one (0: never)."""
     batch_size: Positive | None = key(1, _ROWS, why="a packed row of 2048 tokens holds 16 documents of 128 tokens")
-    """Rows a device and micro-step."""
+    """Rows of each device in a micro-step."""
     gradient_accumulation_steps: Positive | None = key(1, _ROWS, why="LoRA learns more by more steps than larger ones")
-    """Micro-steps an optimizer step."""
+    """Micro-steps of an optimizer step."""
     optim: Literal[OPTIMIZERS] | None = key(  # type: ignore[valid-type]
         "adamw_torch_fused", _optimizer, why="the fastest one, exact, and an adapter's states are small"
     )
@@ -92,7 +92,7 @@ class OptimKeys(Strict):
 
 @dataclass(frozen=True)
 class OptimConfig:
-    """Steps, learning rate, optimizer. `max_steps` -1 = `epochs` decide. `warmup` < 1 is a share of all steps."""
+    """Steps, learning rate, optimizer. `max_steps` -1: decided by `epochs`. `warmup` < 1 is a share of all steps."""
 
     epochs: float
     max_steps: int

@@ -1,4 +1,4 @@
-"""Which adapter is trained."""
+"""The adapter."""
 
 from __future__ import annotations
 
@@ -41,28 +41,28 @@ class AdapterKeys(Strict):
     )
     """Rank of the adapter's matrices."""
     alpha: PositiveNumber | None = key(None, "scale of the adapter", why="twice the rank keeps the learning rate right")
-    """Scale of the adapter: alpha / rank (rslora: alpha / sqrt(rank)); twice the rank where it is not written."""
+    """Scale of the adapter: alpha / rank (rslora: alpha / sqrt(rank)); default: twice the rank."""
     dropout: Share | None = key(0.0, "dropout inside the adapter", why="short trainings hardly overfit; it costs time")
     """Dropout on the adapter's input."""
     target_modules: Modules | None = key("all-linear", "layers with an adapter", why="attention alone learns less")
     """Names of the linear layers that get an adapter, or "all-linear"."""
     feedforward_modules: Annotated[list[Text], Field(min_length=1)] | None = unused("only IA3 has such layers")
-    """Of IA3, which is not trained."""
+    """For IA3, which is not supported."""
     trainable_token_indices: Literal["auto", "never"] | Annotated[list[Text], Field(min_length=1)] | None = key(
         "auto",
         _trained_rows,
         why="an answer that cannot end is of no use, and where every row is trained already nothing changes",
     )
-    """Tokens whose rows of embedding and head are trained beside the adapter. An answer cannot end
-    with a token whose row the base model never trained: "auto" looks, and trains such rows of the prompt template's control
-    tokens; a list names tokens as the tokenizer spells them; "never" trains none."""
+    """Tokens whose rows in embedding and head are trained, too. An answer cannot end with a token whose row the base model
+    never trained. "auto" trains such rows for the prompt template's control tokens; a list names tokens as the tokenizer
+    spells them; "never" trains none."""
     init_adapter: Text | None = key(None, "training goes on from {}", off="training starts from a fresh adapter")
-    """Run directory or adapter folder to train on from (relative to the manifest, then to the project root), as `--from`."""
+    """Run directory or adapter folder to start from (relative to the manifest, then to the project root); as `--from`."""
 
 
 @dataclass(frozen=True)
 class AdapterConfig:
-    """What is trained on top of the base model. init_adapter: the folder it starts from; None: fresh."""
+    """The adapter to train. init_adapter: the folder it starts from; None: a new one."""
 
     type: AdapterType
     rank: int

@@ -1,4 +1,4 @@
-"""`training.rft`: rejection-sampling fine-tuning (`method: "rft"`): answers that were drawn, run and right are trained on."""
+"""`training.rft`: rejection-sampling fine-tuning (`method: "rft"`) trains on drawn answers that were run and are right."""
 
 from __future__ import annotations
 
@@ -36,24 +36,24 @@ class _Keys(Strict):
     prompts: Text | None = key(None, "answers are drawn to these prompts and run")
     """File of prompts in the form of [test cases](#test-cases), relative to the manifest, then to the project root."""
     rounds: Annotated[int, Field(gt=0, le=100)] | None = key(2, "{} rounds at most", why="without gain the run ends")
-    """Rounds at most."""
+    """Largest number of rounds."""
     samples: Annotated[int, Field(gt=0, le=1000)] | None = key(
         8,
         "{} answers are drawn to each prompt",
         why="finds a right answer to most prompts that the expert can answer at all",
     )
-    """Answers that are drawn to each prompt in a round."""
+    """Answers drawn for each prompt in a round."""
     temperature: Annotated[float, Field(gt=0, le=10)] | None = key(
         0.8, "answers are drawn at temperature {:g}", why="answers differ, and most stay sound"
     )
-    """Temperature at which they are drawn; `top_p`, `top_k`, `min_p` and the grammar are those of `training.decoding`."""
+    """Sampling temperature; `top_p`, `top_k`, `min_p` and the grammar are those of `training.decoding`."""
     keep: Annotated[int, Field(ge=0, le=1000)] | None = key(
         2,
         "up to {} different right answers a prompt are trained",
         off="no answer that was drawn is trained: answers tell which prompts are trained with the expected one",
         why="prompts that are easy do not crowd out the others",
     )
-    """Different right answers that are trained of each prompt, at most; those that were drawn first. 0: only expected ones."""
+    """Largest number of different right answers trained for each prompt, the first drawn ones. 0: only expected answers."""
     gold: Gold | None = key("failed", _GOLD, why="what the expert cannot answer is learned from the expected answer")
     """Which prompts are trained with their expected answer: those whose answers are all wrong (`failed`), all, none."""
     replay: Annotated[float, Field(ge=0, le=1)] | None = key(
@@ -62,21 +62,21 @@ class _Keys(Strict):
         off="a round trains its answers alone",
         why="what the rows taught is not forgotten for what the prompts ask",
     )
-    """Share of the rows of `training.dataset` that every round trains beside the answers, drawn by the seed."""
+    """Share of the rows of `training.dataset` that every round trains, too, drawn by the seed."""
     stop_without_gain: bool | None = key(
         True,
         "a round is kept where the 95 % interval of its gain is above 0; the first that is not ends the run",
         off="all rounds are made, the one with the best accuracy is the result",
         why="what may be chance is not kept, and costs no further round",
     )
-    """End with the first round whose gain on held-back prompts is not certain."""
+    """Stop after the first round without a significant gain on held-back prompts."""
     held_back: Annotated[OfPrompts | Text, Field(union_mode="left_to_right")] | None = key(
         0.15, _judge, why="enough prompts to judge by, and most of them train"
     )
-    """What judges the rounds: a share of the databases (or other files; of the categories, where prompts name no file), or a
-    file of [test cases](#test-cases) on others, found like `prompts`."""
+    """What rounds are judged by: a share of the databases (or other files; of categories if prompts name no file), or a file
+    of [test cases](#test-cases) on others, found like `prompts`."""
     limit: Positive | None = key(None, "at most {} prompts are sampled in a round, drawn by the seed")
-    """Prompts that are sampled in a round, at most; drawn by the seed, others in every round."""
+    """Largest number of prompts in a round; drawn by the seed, others in every round."""
 
 
 _START = Field(
@@ -85,7 +85,7 @@ _START = Field(
     description="Where a round's training begins: a new adapter on the base model, or the adapter that drew its answers.",
 )
 _NAMED: Any = {"from": (Start | None, _START)}
-"""A word of Python, which no field of a class can be called in a class statement."""
+"""A Python keyword, which cannot be a field's name in a class statement."""
 _WithFrom = create_model("_WithFrom", __base__=_Keys, **_NAMED)
 
 
@@ -95,7 +95,7 @@ class Rft(_WithFrom):
 
 @dataclass(frozen=True)
 class RftConfig:
-    """How answers that were run are learned from. held_back: the share that judges; 0 where `held_back_cases` do."""
+    """The settings of rft. held_back: the share that judges; 0 with `held_back_cases`."""
 
     prompts: Path
     rounds: int
