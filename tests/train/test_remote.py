@@ -67,7 +67,7 @@ def test_a_store_is_put_as_it_is_on_a_disk_and_trained_from_elsewhere(
     assert asked(s3_server, "PUT", home.name)[-1].endswith("/fingerprint.json")
     another_machine(monkeypatch, tmp_path / "second")
     s3_server.door.requests.clear()
-    assert api.explain_store(far).state.state == "hit"
+    assert api.explain_store(far)["status"] == "hit"
     assert asked(s3_server, "GET", ".arrow") == []
     found = train_here(far, output=tmp_path / "b").document
     assert (found["adapter_sha256"], found["store"]["path"]) == (straight["adapter_sha256"], url)
@@ -88,11 +88,11 @@ def test_a_store_that_is_damaged_there_or_has_no_fingerprint_is_built_here(
     assert any(f"pretokenize --output {bucket}/stores puts it there" in line for line in told.lines)
     another_machine(monkeypatch, tmp_path / "third")
     StoredFolder(url).remove("fingerprint.json")
-    assert api.explain_store(far).state.state == "missing"
+    assert api.explain_store(far)["status"] == "missing"
     assert api.pretokenize(far).store.status == "built"
     assert asked(s3_server, "PUT") == [], "a manifest alone writes nothing elsewhere"
     assert api.pretokenize(far, output=f"{bucket}/stores").store.url == url
-    assert api.explain_store(far).state.state == "hit"
+    assert api.explain_store(far)["status"] == "hit"
 
 
 def test_rows_at_a_url_make_the_store_of_local_ones(tmp_path: Path, bucket: str) -> None:

@@ -49,7 +49,6 @@ from expert_cli.pipeline.run_directory import (
     RunResult,
     Work,
     begin_run,
-    document,
     finish,
     finished,
     identity_of,
@@ -150,7 +149,7 @@ def _train(work: Work) -> RunResult:
     barrier()
     set_seed(run.seed)
     with StopRequest(run.output) as stop:  # until all is written: what is trained is kept
-        done = fit(
+        done, kernels = fit(
             model,
             data,
             run=run,
@@ -162,17 +161,17 @@ def _train(work: Work) -> RunResult:
         )
         if not job.is_main_process:
             return RunResult(run.output, {})
-        kernels = kernels.with_line("capture", *done.capture)
         separators = json_separators(trained_texts(data.train.documents, renderer))
         sha256 = save_adapter(model, inputs.source, renderer, plan, done, separators)
         if stop.asked():
             cases, before, texts = [], [], ()
-        found = document(run.output, done, describe(run, store, data.train.documents), kernels, sha256)
-        found["samples"] = samples(cases, before, ask(model, cases, renderer, plan, report))
+        found = {"output": str(run.output), **done, "adapter_sha256": sha256, "kernels": kernels.as_json()}
+        found |= {"store": describe(run, store, data.train.documents).as_json()}
+        found |= {"samples": samples(cases, before, ask(model, cases, renderer, plan, report))}
         forgot = measure(model, inputs.tokenizer, texts, paths.adapter / "README.md", report)
         found |= {"forgetting": forgot} if forgot else {}
         found |= {"resumed_from": str(resumed.path) if resumed else None, "seconds": time.monotonic() - started}
-        return finish(work, found, sha256, done.stop_reason)
+        return finish(work, found, sha256, done["stop_reason"])
 
 
 def trained_texts(documents: Documents, renderer: PromptRenderer) -> Iterator[str]:

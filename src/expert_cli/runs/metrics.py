@@ -27,6 +27,11 @@ SHARES = ("data", "host_to_device", "forward", "backward", "captured", "optimize
 """What the time of a step goes into; captured: forward and backward, replayed from a graph."""
 
 
+def mean_span(steps: int) -> int:
+    """Return how many losses the means at either end of a run are of: five, in a short run fewer, so that none is in both."""
+    return max(1, min(5, steps // 2))
+
+
 class MetricsTail:
     """The lines of a metrics.jsonl, as they come. A file that got shorter is another one: it is read from its start."""
 
