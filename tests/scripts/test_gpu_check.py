@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
-from transformers import TrainerCallback
 
 from benchmarks import gpu_check
-from benchmarks.bench_train import SMALL_STEPS, PlainSteps
 from benchmarks.gpu_check import Way, main
-from benchmarks.lib.own_step import own_step, write_manifest
 from expert_cli.runs.metrics import read_json
-from tests import tiny
 
 pytestmark = pytest.mark.filterwarnings("default")  # the stock Trainer's libraries warn of each other
 AT = "smollm2 4096"
@@ -49,27 +44,3 @@ def test_a_way_that_fails_costs_no_other(monkeypatch: pytest.MonkeyPatch, capsys
     assert found[f"{AT} eager bf16"]["failed"].startswith("ManifestError: ")
     assert found[f"{AT} captured bf16"]["loss"] > 0
     assert f"{AT} eager bf16: failed: ManifestError: " in capsys.readouterr().out
-
-
-@pytest.fixture(scope="module")
-def manifest(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Learns next to nothing: both loops find the same values at every step."""
-    home = tmp_path_factory.mktemp("bench")
-    rows = [(f"Add {n} and {n % 7}", str(n + n % 7)) for n in range(40)]
-    config = {**SMALL_STEPS, "learning_rate": 1e-9, "logging_steps": 1}
-    return write_manifest(home / "project", tiny.tiny_model_folder(home / "model"), "none", rows, config)
-
-
-class Losses(TrainerCallback):
-    def __init__(self) -> None:
-        self.found: list[float] = []
-
-    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
-        self.found += [logs["loss"]] if "loss" in logs else []
-
-
-def test_the_plain_loop_takes_the_same_steps(manifest: Path) -> None:
-    plain, ours = PlainSteps(), Losses()
-    own_step(manifest, 3, [plain, ours])
-    assert len(set(ours.found)) == 3
-    assert plain.losses == pytest.approx(ours.found, abs=1e-5)

@@ -16,7 +16,7 @@ import pytest
 from expert_cli import api
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
-from expert_cli.errors import EnvironmentProblem, RunLocked
+from expert_cli.errors import EnvironmentProblem, IntegrityError, RunLocked
 from expert_cli.hardware.machine import inspect
 from expert_cli.pipeline.remote_run import remote_run
 from expert_cli.pipeline.train import RunOptions
@@ -28,7 +28,7 @@ from expert_cli.utils.object_storage import StoredFolder
 from expert_cli.utils.reporter import NullReporter
 from tests.forked_cli import Forked
 from tests.object_storage import S3Server, write
-from tests.train.projects import ROWS, Told, project
+from tests.train.projects import ROWS, project
 from tests.train.projects import train as train_here
 from tests.train.test_resume import Crash, CrashingAt
 
@@ -107,9 +107,8 @@ def test_rows_at_a_url_make_the_store_of_local_ones(tmp_path: Path, bucket: str)
     (found,) = StoredFolder(f"{bucket}/rows").list().values()
     assert record == {f"{bucket}/rows/train.jsonl": f"{found.version} {found.size}"}
     write(f"{bucket}/rows/train.jsonl", b"".join(json.dumps(row).encode() + b"\n" for row in ROWS[:9]))
-    told = Told()
-    train_here(local, RunOptions(resume="auto"), told, output=tmp_path / "run", dataset=f"{bucket}/rows")
-    assert told.warnings[0].endswith("was trained on it; --overwrite trains anew")
+    with pytest.raises(IntegrityError, match="belongs to another run: store"):
+        train_here(local, RunOptions(resume="auto"), output=tmp_path / "run", dataset=f"{bucket}/rows")
 
 
 def train(

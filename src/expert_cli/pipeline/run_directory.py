@@ -138,17 +138,17 @@ def _write_down(status: RunStatus, log: RunLog, error: ExpertError) -> None:
         status.broken_off(error)
 
 
-def finish(work: Work, found: dict[str, Any], sha256: str, reason: str) -> RunResult:
-    """Leave what every run leaves at its end, COMPLETE last. found: report.json. sha256: of the adapter's weights."""
+def finish(work: Work, found: dict[str, Any]) -> RunResult:
+    """Leave what every run leaves at its end, COMPLETE last. found: report.json."""
     from expert_cli.artifacts.report import write_report
 
     paths = RunPaths(work.plan.run.output)
     write_json(paths.report_json, found)
     too_much = missed(found, work.options.max_forget)
-    work.status.complete(too_much or reason, ThresholdNotMet.exit_code if too_much else 0)
+    work.status.complete(too_much or found["stop_reason"], ThresholdNotMet.exit_code if too_much else 0)
     write_report([paths.output], paths.report_html)
-    of_config = sha256_of(paths.adapter / CONFIG)
-    write_text(paths.complete, f"{sha256}  adapter/{WEIGHTS}\n{of_config}  adapter/{CONFIG}\n")
+    sealed = {WEIGHTS: found["adapter_sha256"], CONFIG: sha256_of(paths.adapter / CONFIG)}
+    write_text(paths.complete, "".join(f"{sha256}  adapter/{name}\n" for name, sha256 in sealed.items()))
     return RunResult(paths.output, found, too_much)
 
 
@@ -182,27 +182,9 @@ class RunResult:
         forgotten = forgotten_in_words(done.get("forgetting"))
         lines += [f"forgotten {forgotten}"] if forgotten else []
         lines += _sample_lines(done.get("samples", ()))
-        lines += _round_lines(done["rft"]) if "rft" in done else []
         asked = f"expert-cli evaluate, chat or export, each with --adapter {self.output}"
         lines += [f"adapter   {self.output / 'adapter'}", f"next      {asked}", f"ended     {done['stop_reason']}"]
         return "\n".join(lines)
-
-
-def _round_lines(told: Mapping[str, Any]) -> list[str]:
-    lines = [f"before    {_held_back(told['before'])}"]
-    for one in told["rounds"]:
-        line = f"round {one['round']}   {one['right']:,} of {one['asked']:,} answers right, {one['kept']:,} kept"
-        if "gain" in one:
-            low, high = one["gain"]["ci95"]
-            line += f"; {_held_back(one)}, {one['gain']['difference']:+.1%} ({low:+.1%} to {high:+.1%})"
-        lines.append(line)
-    return lines
-
-
-def _held_back(share: Mapping[str, Any]) -> str:
-    low, high = share["ci95"]
-    right = f"{share['correct']:,} of {share['cases']:,} right"
-    return f"held back {right}: {share['accuracy']:.1%} ({low:.1%} to {high:.1%})"
 
 
 def finished(run: RunConfig, drift: Collection[str], report: Reporter) -> RunResult | None:
@@ -214,12 +196,11 @@ def finished(run: RunConfig, drift: Collection[str], report: Reporter) -> RunRes
     paths = RunPaths(run.output)
     if not paths.complete.is_file():
         return None
-    document, recorded = read_json(paths.report_json), read_json(paths.run_json)
-    weights = paths.adapter / WEIGHTS
+    document, weights = read_json(paths.report_json), paths.adapter / WEIGHTS
     if not weights.is_file() or sha256_of(weights) != document.get("adapter_sha256"):
         told = f"{weights} is not the adapter that {paths.report_json} of a complete run names"
         raise IntegrityError(told, "train again with --overwrite")
-    if what := part(recorded, "identity"):
+    if what := part(read_json(paths.run_json), "identity"):
         require_goes_on(paths.run_json, what, _set_now(run, what), drift, report)
     return RunResult(run.output, document)
 
