@@ -30,7 +30,7 @@ from expert_cli.evaluation.verifiers.case import EMPTY, Stopped, detail_line
 from expert_cli.evaluation.verifiers.registry import VERIFIERS
 from expert_cli.evaluation.verifiers.registry import verifier as registered
 from expert_cli.inference.sql_grammar import compile_fault, compiler, tables_of
-from expert_cli.utils.reporter import NullReporter, Reporter
+from expert_cli.utils.reporter import NullReporter, Reporter, late_progress
 from expert_cli.utils.text import normalize
 
 NEAR, WIDTH, HASHES, SHARED = 0.8, 5, 7, 3
@@ -150,9 +150,9 @@ def _run_answers(audit: Audit, report: Reporter) -> None:
     kind, left = registered(audit.verifier), Counter[str]()
     fault_of = partial(_fault, audit, _parsing_case(audit), compiler({}))
     rows = spread(audit.rows, PROGRAMS) if kind and kind.starts else audit.rows
-    with report.progress("judging", len(rows), "answers") as bar:
+    with late_progress(report, "judging", len(rows), "answers") as show:
         for done, row in enumerate(rows, start=1):
-            bar.update(done)
+            show(done)
             try:
                 if fault := fault_of(row):
                     audit.add("does_not_run", row.where, fault, row.answer)
@@ -210,7 +210,7 @@ def _run_cases(audit: Audit, report: Reporter) -> None:
     unknown = sum(one.case.starts == "command" or not one.case.expected_text for one in audit.cases)
     if unknown:
         audit.not_checked["case_fails"] = f"{unknown:,} without an answer that is right: patterns, programs, commands"
-    with report.progress("running cases", len(audit.cases), "cases") as bar:
+    with late_progress(report, "running cases", len(audit.cases), "cases") as show:
         for done, one in enumerate(audit.cases, start=1):
             expected = "" if one.case.starts else one.case.expected_text
             try:
@@ -223,7 +223,7 @@ def _run_cases(audit: Audit, report: Reporter) -> None:
                 audit.add("case_fails", one.where, error.message, expected or one.prompt)
             except ExpertError as error:
                 audit.not_checked["case_fails"] = error.message
-            bar.update(done)
+            show(done)
 
 
 def _check_texts(audit: Audit) -> None:
@@ -306,7 +306,7 @@ def _is_near(one: frozenset[str], other: frozenset[str]) -> bool:
 def near_duplicates(rows: Sequence[tuple[str, ...]], report: Reporter = NullReporter()) -> dict[int, int]:
     """Return rows that are nearly an earlier one, with that one's number; each is question, input, answer, normalized."""
     first, last, near = dict[int, int](), dict[int, int](), dict[int, int]()
-    with report.progress("comparing rows", len(rows), "rows") as bar:
+    with late_progress(report, "comparing rows", len(rows), "rows") as show:
         for number, (question, below, answer) in enumerate(rows):
             said = _pieces(question) | _pieces(answer)
             least = nsmallest(HASHES, {zlib.crc32(piece.encode("utf-8", "surrogatepass")) for piece in said})
@@ -318,5 +318,5 @@ def near_duplicates(rows: Sequence[tuple[str, ...]], report: Reporter = NullRepo
             last |= dict.fromkeys(marks, number)
             for mark in marks:
                 first.setdefault(mark, number)
-            bar.update(number + 1)
+            show(number + 1)
     return near

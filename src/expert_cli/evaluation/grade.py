@@ -28,7 +28,7 @@ from expert_cli.evaluation.verifiers.sandbox.child_process import MEMORY_BYTES, 
 from expert_cli.inference.vote import by_votes
 from expert_cli.runs.metrics import BASES, items, part, read_json
 from expert_cli.utils.process_setup import usable_cores
-from expert_cli.utils.reporter import Reporter
+from expert_cli.utils.reporter import Reporter, late_progress
 from expert_cli.utils.statistics import Paired, pass_at, wilson
 from expert_cli.utils.subprocesses import cancel_with
 
@@ -220,7 +220,7 @@ def grade(rows: Cases, report: Reporter, case_timeout_s: float, threads: int | N
     """Judge every answer, with its samples, on `threads` cores. Raises InputError, EnvironmentProblem."""
     fitting = min(usable_cores(), psutil.virtual_memory().available // MEMORY_BYTES)
     threads, work = max(1, min(threads or fitting, len(rows))), partial(_graded, timeout_s=case_timeout_s)
-    with report.progress("judging", len(rows), "answers") as bar:
+    with late_progress(report, "judging", len(rows), "answers") as show:
         asked: dict[type[Case], list[tuple[Case, str]]] = {}
         for row in rows:
             texts = (extract(one.text, row.case.fences) for one in row.answers)
@@ -228,10 +228,10 @@ def grade(rows: Cases, report: Reporter, case_timeout_s: float, threads: int | N
         for kind, answers in asked.items():
             parts = [answers[first : first + TOGETHER] for first in range(0, len(answers), TOGETHER)]
             in_order(partial(kind.prepare, timeout_s=case_timeout_s), parts, threads)
-        found = in_order(work, rows, threads, bar.update)
+        found = in_order(work, rows, threads, show)
         late = [n for n, one in enumerate(found) if "timeout" in {each.kind for each in one.verdicts}]
         if threads > 1 and late:  # they shared the cores: each has its time again, alone
-            again = in_order(work, [rows[n] for n in late], 1)
+            again = in_order(work, [rows[n] for n in late], 1, lambda done: show(len(rows) - len(late) + done))
             for n, one in zip(late, again, strict=True):
                 found[n] = one
     return Evaluation(tuple(found))

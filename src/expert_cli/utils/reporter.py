@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from expert_cli.utils.text import count
 
 PLAIN_INTERVAL_S = 5.0
+QUIET_S = 2.0
+"""What is done within this needs no bar."""
 
 
 class Bar:
@@ -41,6 +43,22 @@ class Reporter:
 
 class NullReporter(Reporter):
     """A reporter that says nothing: for tests and for use as a library."""
+
+
+@contextmanager
+def late_progress(report: Reporter, title: str, total: float | None, unit: str) -> Iterator[Callable[[float], None]]:
+    """Yield what takes how much is done; a bar is shown where that goes on for longer than two seconds."""
+    started, bar = time.monotonic(), None
+    with ExitStack() as stack:
+
+        def show(done: float) -> None:
+            nonlocal bar
+            if bar is None and time.monotonic() - started > QUIET_S:
+                bar = stack.enter_context(report.progress(title, total, unit))
+            if bar is not None:
+                bar.update(done)
+
+        yield show
 
 
 class PlainBar(Bar):
