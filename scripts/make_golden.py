@@ -43,7 +43,7 @@ VARYING = (
     *("*seconds", "*.seconds_*", "*tokens_per_s", "*mb_per_s", "*.mfu", "*.step_time_shares.*", "*.cost"),
     *("*.started", "*.updated", "*.pid", "*.birth", "*.host"),
     # the machine and its memory
-    *("*.peak_memory_mb", "*.vram_mb.process", "*.vram_mb.heap", "*.vram_mb.total", "*.machine.*", "*.torch_threads"),
+    *("*.peak_memory_mb", "*.vram_mb.process", "*.vram_mb.heap", "*.vram_mb.total", "*.machine.*"),
     *("*.versions.*", "*.encoder", "*.identity.code", "*.peft_version"),
     # the last bits of floating-point sums, which are those of the processor, and whatever is made from them
     *("train.document.loss.*", "*.eval_loss", "*.adapter_sha256", "*.base_sha256", "*.model.sha256"),

@@ -16,7 +16,7 @@ import pytest
 from expert_cli import api
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
-from expert_cli.errors import EnvironmentProblem, RunLocked
+from expert_cli.errors import EnvironmentProblem, IntegrityError, RunLocked
 from expert_cli.hardware.machine import inspect
 from expert_cli.pipeline.remote_run import remote_run
 from expert_cli.pipeline.train import RunOptions
@@ -28,7 +28,7 @@ from expert_cli.utils.object_storage import StoredFolder
 from expert_cli.utils.reporter import NullReporter
 from tests.forked_cli import Forked
 from tests.object_storage import S3Server, write
-from tests.train.projects import ROWS, Told, project
+from tests.train.projects import ROWS, project
 from tests.train.projects import train as train_here
 from tests.train.test_resume import Crash, CrashingAt
 
@@ -67,7 +67,7 @@ def test_a_store_is_put_as_it_is_on_a_disk_and_trained_from_elsewhere(
     assert asked(s3_server, "PUT", home.name)[-1].endswith("/fingerprint.json")
     another_machine(monkeypatch, tmp_path / "second")
     s3_server.door.requests.clear()
-    assert api.explain_store(far).state.state == "hit"
+    assert api.explain_store(far)["status"] == "hit"
     assert asked(s3_server, "GET", ".arrow") == []
     found = train_here(far, output=tmp_path / "b").document
     assert (found["adapter_sha256"], found["store"]["path"]) == (straight["adapter_sha256"], url)
@@ -88,11 +88,11 @@ def test_a_store_that_is_damaged_there_or_has_no_fingerprint_is_built_here(
     assert any(f"pretokenize --output {bucket}/stores puts it there" in line for line in told.lines)
     another_machine(monkeypatch, tmp_path / "third")
     StoredFolder(url).remove("fingerprint.json")
-    assert api.explain_store(far).state.state == "missing"
+    assert api.explain_store(far)["status"] == "missing"
     assert api.pretokenize(far).store.status == "built"
     assert asked(s3_server, "PUT") == [], "a manifest alone writes nothing elsewhere"
     assert api.pretokenize(far, output=f"{bucket}/stores").store.url == url
-    assert api.explain_store(far).state.state == "hit"
+    assert api.explain_store(far)["status"] == "hit"
 
 
 def test_rows_at_a_url_make_the_store_of_local_ones(tmp_path: Path, bucket: str) -> None:
@@ -107,9 +107,8 @@ def test_rows_at_a_url_make_the_store_of_local_ones(tmp_path: Path, bucket: str)
     (found,) = StoredFolder(f"{bucket}/rows").list().values()
     assert record == {f"{bucket}/rows/train.jsonl": f"{found.version} {found.size}"}
     write(f"{bucket}/rows/train.jsonl", b"".join(json.dumps(row).encode() + b"\n" for row in ROWS[:9]))
-    told = Told()
-    train_here(local, RunOptions(resume="auto"), told, output=tmp_path / "run", dataset=f"{bucket}/rows")
-    assert told.warnings[0].endswith("was trained on it; --overwrite trains anew")
+    with pytest.raises(IntegrityError, match="belongs to another run: store"):
+        train_here(local, RunOptions(resume="auto"), output=tmp_path / "run", dataset=f"{bucket}/rows")
 
 
 def train(

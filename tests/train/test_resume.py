@@ -104,7 +104,7 @@ def test_it_goes_on_bit_for_bit(tmp_path: Path, config: dict[str, Any]) -> None:
     assert metrics(tmp_path / "b") == metrics(tmp_path / "a")
 
 
-def test_a_run_that_is_complete_returns_its_result_and_tells_what_is_not_as_it_was(tmp_path: Path) -> None:
+def test_a_run_that_is_complete_returns_its_result_unless_settings_or_data_are_others(tmp_path: Path) -> None:
     def told() -> list[str]:
         report = CrashingAt()
         assert train(manifest, RESUME, report).document == done.document
@@ -122,10 +122,10 @@ def test_a_run_that_is_complete_returns_its_result_and_tells_what_is_not_as_it_w
     assert told() == []
     assert (done.output / "COMPLETE").stat().st_mtime_ns == written
     rows.write_bytes(before.replace(b"Add 1", b"Add 2"))
-    words = f"warning: the data is not (all) there as {done.output} was trained on it; --overwrite trains anew"
-    assert told() == [words]
+    with pytest.raises(IntegrityError, match=r"run\.json belongs to another run: store\.train data: "):
+        train(manifest, RESUME)
     rows.unlink()
-    assert told() == [words]
+    assert told() == []
     other = project(tmp_path, save_steps=4, max_steps=8, completion_only_loss=False)
     with pytest.raises(
         IntegrityError, match=r"run\.json belongs to another run: optim.max_steps: 6 -> 8; store.trained turns: "

@@ -22,7 +22,6 @@ from expert_cli.data.packing.batches import Collator, FixedShape
 from expert_cli.manifest.training_config import TrainingConfig
 from expert_cli.model.adapter import add_adapter
 from expert_cli.model.flat_parameters import FlatParameters
-from expert_cli.model.kernels import kernel_plan as planning
 from expert_cli.model.kernels.chunked_loss import CausalLoss
 from expert_cli.model.kernels.kernel_plan import apply_adapter_kernels, apply_kernels, kernel_plan
 from expert_cli.model.kernels.lora import patch_dora, refresh_norms
@@ -141,7 +140,6 @@ SETTINGS: dict[str, tuple[tiny.Architecture, dict[str, Any]]] = {
 def test_a_step_asks_no_tensor_for_its_value(
     monkeypatch: pytest.MonkeyPatch, architecture: tiny.Architecture, config: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr(planning, "free_bytes", lambda _: 2**40)
     keys = Settings(TrainingConfig(**{"rank": 16, "dropout": 0.0, "target_modules": "all-linear", **config}))
     adapter = adapter_of(keys)
     compute = compute_of(keys, H200, "cuda", "none")
@@ -151,8 +149,9 @@ def test_a_step_asks_no_tensor_for_its_value(
     monkeypatch.setattr(torch.utils, "swap_tensors", lambda old, new: setattr(old, "data", new.data))
     with FakeTensorMode(allow_non_fake_inputs=True):
         base: Any = tiny.tiny_model(architecture).to(dtype).requires_grad_(False)
-        plan = kernel_plan(compute, ModelConfig("", "", "none", "", None, ()), H200)
-        plan = apply_kernels(plan, base, compute, H200)
+        model_config = ModelConfig("", "", "none", "", None, ())
+        plan = kernel_plan(compute, model_config, H200, base, unpacked=0, free=0)
+        apply_kernels(plan, base, compute)
         model = add_adapter(base, adapter)
         plan = apply_adapter_kernels(plan, model, compute)
         enable_activation_checkpointing(base, compute.checkpointing, reentrant=compute.reentrant)

@@ -16,7 +16,7 @@ from expert_cli.utils.reporter import NullReporter, Reporter
 
 if TYPE_CHECKING:
     from expert_cli.config.run_config import RunConfig
-    from expert_cli.pipeline.pretokenize import StoreExplanation, StoreReport
+    from expert_cli.pipeline.pretokenize import StoreReport
     from expert_cli.pipeline.training_data import DataInputs
 
 
@@ -78,10 +78,10 @@ def pretokenize(
 
 
 @disk_errors()
-def explain_store(manifest: FilePath, **arguments: Any) -> StoreExplanation:
+def explain_store(manifest: FilePath, **arguments: Any) -> dict[str, Any]:
     """Say whether the token store that `pretokenize` would leave is there: hit, missing, stale or damaged; builds nothing.
 
-    The arguments, and what is raised, are those of `pretokenize`.
+    Returns what `pretokenize --explain --json` prints of it. The arguments, and what is raised, are those of `pretokenize`.
     """
     asked = with_defaults(pretokenize, manifest, **arguments)
     run = _run(asked)

@@ -39,7 +39,6 @@ from expert_cli.model.loading.base_model import LocalModel
 from expert_cli.model.loading.gguf import load_gguf, quiet
 from expert_cli.model.loading.quantize import DTYPES, quantization_arguments, weights_dtype
 from expert_cli.model.tokenizer import load_tokenizer
-from expert_cli.runs.fit_result import FitResult
 from expert_cli.runs.metrics import read_json
 from expert_cli.runs.run_paths import RunPaths
 from expert_cli.utils import files
@@ -64,7 +63,7 @@ def save_adapter(
     source: LocalModel,
     by: PromptRenderer,
     plan: Plan,
-    done: FitResult | None,
+    done: Mapping[str, Any],
     spaces: tuple[str, str],
 ) -> str:
     """Write the adapter folder atomically; return the hash of its weights. spaces: separators of JSON answers."""

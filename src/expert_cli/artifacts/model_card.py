@@ -17,7 +17,6 @@ from expert_cli.artifacts.report import page_part
 from expert_cli.config.adapter_origin import EXPERT_CONFIG
 from expert_cli.config.plan import Plan
 from expert_cli.manifest.key import CARD
-from expert_cli.runs.fit_result import FitResult
 from expert_cli.runs.metrics import BASES, base_title, sample_shares
 from expert_cli.utils.files import write_json, write_text
 from expert_cli.utils.redaction import redact
@@ -29,8 +28,8 @@ _SHOWN, _FOR_ROUTERS = ("description", "license", "tags"), ("routing", "constrai
 """Manifest keys that have another place in the card; keys that other programs read from it."""
 
 
-def model_card(plan: Plan, done: FitResult | None, base: str) -> str:
-    """Return the card. done: None if the training is unknown; base: address of the base model."""
+def model_card(plan: Plan, done: Mapping[str, Any] | None, base: str) -> str:
+    """Return the card. done: the result of `fit`, None if the training is unknown; base: address of the base model."""
     from huggingface_hub import ModelCardData
 
     manifest, run = plan.loaded.manifest, plan.run

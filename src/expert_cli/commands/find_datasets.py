@@ -66,12 +66,11 @@ def _current_key(manifest: Path, base_model: str) -> str | None:
     from expert_cli.utils.process_setup import prepare_process
 
     prepare_process()
-    from expert_cli.pipeline.pretokenize import explain
     from expert_cli.pipeline.training_data import resolve_inputs
 
     try:
         run = make_plan(manifest, inspect(), Overrides(base_model=base_model, offline=True)).run
-        return explain(run, resolve_inputs(run, NullReporter())).key.sha256
+        return resolve_inputs(run, NullReporter()).key(run.data).sha256
     except ExpertError:
         return None
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Argument, Option
@@ -15,7 +15,7 @@ from expert_cli.console.terminal import Console
 from expert_cli.errors import ExpertError, InputError
 
 if TYPE_CHECKING:
-    from expert_cli.pipeline.pretokenize import ShownDocument, StoreExplanation, StoreReport
+    from expert_cli.pipeline.pretokenize import ShownDocument, StoreReport
 
 _MARKS = {True: "»", False: "|"}
 
@@ -54,8 +54,8 @@ def pretokenize(
     manifests = sorted(experts.glob("*/manifest.json")) if every else manifest or []
     if not manifests:
         raise InputError(f"--all: no */manifest.json in {experts}" if every else "give --manifest PATH, or --all")
-    function = api.explain_store if explain else api.pretokenize
-    rows: list[dict[str, object]] = []
+    function: Callable[..., StoreReport | dict[str, Any]] = api.explain_store if explain else api.pretokenize
+    rows: list[dict[str, Any]] = []
     failed: list[dict[str, str | int]] = []
     for path in manifests:
         own = {**asked, "manifest": path, "own_folder": every or len(manifests) > 1}
@@ -67,17 +67,16 @@ def pretokenize(
             console.warning(f"{path}: {error.message}; {error.hint}")
             failed.append({"manifest": str(path), **error.as_json()})
             continue
-        rows.append(found.as_json())
+        rows.append(found if isinstance(found, dict) else found.as_json())
         if not console.as_json:
-            _show(console, found)
+            _show(console, rows[-1], () if isinstance(found, dict) else found.shown)
     if console.as_json:
         console.document({"stores": rows, **({"failed": failed} if failed else {})})
     if failed:
         raise typer.Exit(int(failed[0]["exit_code"]))
 
 
-def _show(console: Console, found: StoreReport | StoreExplanation) -> None:
-    row = found.as_json()
+def _show(console: Console, row: dict[str, Any], shown: Sequence[ShownDocument]) -> None:
     if "changes" in row:
         console.text("\n  ".join([f"{row['expert']}: {row['status']}: {row['reason']}", *row["changes"]]))
         return
@@ -98,7 +97,6 @@ def _show(console: Console, found: StoreReport | StoreExplanation) -> None:
     best = row["recommended_max_seq_length"]
     title = f"  right size: {best:,} is the smallest here that cuts nothing, or under 0.1 % of the trained tokens"
     console.table(title, ["max_seq_length", "rows", "full", "documents cut", "tokens cut"], sizes)
-    shown: Sequence[ShownDocument] = getattr(found, "shown", ())
     if shown:
         console.text("» trained, | not trained; ¦ between tokens, ¶ a line feed")
     for number, document in enumerate(shown, 1):

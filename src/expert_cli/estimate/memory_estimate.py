@@ -30,7 +30,7 @@ from expert_cli.model.flops import frozen_linears
 from expert_cli.model.kernels import attention
 from expert_cli.model.kernels.attention_backends import BACKENDS
 from expert_cli.model.kernels.chunked_loss import CHUNK_BYTES, chunk_rows
-from expert_cli.model.kernels.kernel_plan import KernelPlan, kernel_plan, predict_kernels, with_capture
+from expert_cli.model.kernels.kernel_plan import KernelPlan, apply_adapter_kernels, kernel_plan, with_capture
 from expert_cli.model.layers import decoder_layers
 from expert_cli.model.loading.quantize import DTYPES, autocast_of, weights_dtype
 from expert_cli.model.vocabulary_rows import base_layer
@@ -128,10 +128,11 @@ class Step:
 def largest_step(run: RunConfig, machine: Machine, model: PeftModel, work: Workload, free: int) -> Step:
     """Return the largest step of a run on a machine. free: bytes on its device before the base model is loaded."""
     size = run.optim.batch_size
-    plan = kernel_plan(run.compute, run.model, machine)
     unpacked = 2 * linear_weights(model) if run.model.quantization == "int4" else 0
-    free -= stored_bytes(model, run.model.quantization, Step(model, run, plan, 0, 0, 0).stored_element)
-    kernels = predict_kernels(plan, model, run.compute, machine, dequantized_bytes=unpacked, free=free)
+    stored_element = weights_dtype(run.model.quantization, DTYPES[run.compute.dtype]).itemsize
+    free -= stored_bytes(model, run.model.quantization, stored_element)
+    plan = kernel_plan(run.compute, run.model, machine, model.get_base_model(), unpacked=unpacked, free=free)
+    kernels = apply_adapter_kernels(plan, model, run.compute)
     tokens, longest = work.largest(size, kernels.layout, run.data.max_seq_length * size if kernels.fixed_shape else 0)
     return Step(model, run, with_capture(kernels, run), tokens, longest, round(tokens * work.trained_share))
 

@@ -10,7 +10,7 @@ from collections.abc import Hashable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from expert_cli.utils.files import unique_keys
+from expert_cli.utils.files import strict_json
 
 
 def by_votes(given: Sequence[Hashable]) -> list[list[int]]:
@@ -35,7 +35,7 @@ def same_as(answer: str) -> str:
         value = float(written)
         return int(value) if value.is_integer() else value
 
-    with suppress(ValueError, RecursionError):
-        value = json.loads(answer, object_pairs_hook=unique_keys, parse_float=number)  # 1.0 equals 1
-        return json.dumps(value, sort_keys=True)
+    with suppress(ValueError):
+        strict_json(answer.encode())
+        return json.dumps(json.loads(answer, parse_float=number), sort_keys=True)  # 1.0 equals 1
     return "".join(answer.split())

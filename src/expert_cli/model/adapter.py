@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from peft import LoraConfig, PeftModel, TaskType, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
-from rapidfuzz.distance import DamerauLevenshtein
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from transformers import PreTrainedModel
@@ -109,8 +108,7 @@ def _targets(model: PreTrainedModel, wanted: Sequence[str]) -> list[str]:
     paths = [name for name, _ in model.named_modules() if name.rsplit(".", 1)[-1] not in passed_by]
     missing = [name for name in wanted if not any(re.search(rf"(^|\.){re.escape(name)}$", path) for path in paths)]
     if missing:
-        near = min(available, key=lambda name: DamerauLevenshtein.distance(name, missing[0]))
-        told = f"target_modules: {model.config.model_type} has no module {', '.join(missing)} for it (did you mean {near}?)"
+        told = f"target_modules: {model.config.model_type} has no module {', '.join(missing)} for it"
         raise InputError(told, f'its linear layers: {", ".join(available)}; "all-linear" takes them all')
     head, embedding = model.get_output_embeddings(), model.get_input_embeddings()
     if head is not None and getattr(head, "weight", None) is embedding.weight:

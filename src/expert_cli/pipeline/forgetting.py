@@ -1,12 +1,11 @@
 """What a model forgot in training: its loss on texts that no expert is about, without its adapter and with it.
 
-The texts are paragraphs of Python's own reference, which `pydoc_data` brings to every machine; a hash tells figures of one
-Python's texts from those of another's. Of each the first tokens are read, of all as many.
+The texts are paragraphs of Python's own reference, which `pydoc_data` brings to every machine; of each the first
+tokens are read.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -25,17 +24,17 @@ if TYPE_CHECKING:
 
     from expert_cli.model.tokenizer import TokenizerInfo
 
-TEXTS, TOKENS, CHARACTERS = 200, 32, 250
-"""Texts enough to tell a change of the loss from chance; tokens of each, which so many characters are in any vocabulary."""
-LOGITS_BYTES = 128 << 20  # fp32 logits of a batch
+TEXTS, TOKENS, CHARACTERS, TOGETHER = 200, 32, 250, 8
+"""Texts enough to tell a change of the loss from chance; tokens of each, which so many characters are in any vocabulary; texts
+that are read at once, whose logits take 160 MB with a vocabulary of 150,000."""
 
 
-def neutral_texts(count: int) -> tuple[str, ...]:
-    """Return so many beginnings of paragraphs, evenly from all there are."""
+def neutral_texts(count: int) -> list[str]:
+    """Return the beginnings of so many paragraphs, evenly from all there are."""
     texts = (" ".join(part.split()) for name in sorted(topics) for part in topics[name].split("\n\n"))
     prose = (text for text in texts if len(text) >= CHARACTERS and text[0].isupper() and text.endswith("."))
-    found = tuple(dict.fromkeys(text[:CHARACTERS] for text in prose))
-    return tuple(found[n * len(found) // count] for n in range(count)) if count < len(found) else found
+    found = [*dict.fromkeys(text[:CHARACTERS] for text in prose)]
+    return [found[n * len(found) // count] for n in range(count)]
 
 
 def missed(document: Mapping[str, Any], max_forget: float | None) -> str:
@@ -57,43 +56,36 @@ def measure(
     if not texts:
         return None
     report.info(f"reading   {plural(len(texts), 'neutral text')}, without the adapter and with it")
-    found = forgetting(model, tokenizer, texts)
-    if found is None:
+    before, after = losses(model, tokenizer, texts)
+    if not all(map(math.isfinite, (*before, *after))):
         report.warning("what was forgotten is not known: the loss on neutral texts is not finite")
         return None
+    rose = mean_of([new - old for old, new in zip(before, after, strict=True)])
+    found: dict[str, Any] = {"texts": len(texts), "loss_before": fmean(before), "loss_after": fmean(after)}
+    found |= {"difference": rose.mean, "ci95": list(rose.ci95 or ())}
     put_section(card, "What was forgotten", [f"{forgotten_in_words(found)}."])
     return found
 
 
-def forgetting(model: PeftModel, tokenizer: TokenizerInfo, texts: Sequence[str]) -> dict[str, Any] | None:
-    """Return the mean losses of texts, nats a token, without the adapter and with it; None where one is not finite."""
+def losses(model: PeftModel, tokenizer: TokenizerInfo, texts: Sequence[str]) -> tuple[list[float], list[float]]:
+    """Return the mean loss of each text's tokens, in nats, without the adapter and with it."""
     import torch
     from torch.nn.functional import cross_entropy
 
     from expert_cli.inference.expert import generating
 
     rows = [tokenizer.backend.encode(text).ids for text in texts]
-    config = model.config.get_text_config()
-    length = min(TOKENS, getattr(config, "max_position_embeddings", TOKENS), *map(len, rows))
+    length = min(TOKENS, *map(len, rows))
     ids = torch.tensor([row[:length] for row in rows], device=model.device)
-    batch = max(1, LOGITS_BYTES // (4 * config.vocab_size * length))
 
-    def losses() -> list[float]:
-        """Return the mean cross-entropy of each text's tokens, summed in fp32."""
+    def read() -> list[float]:
         found: list[float] = []
-        for part in torch.split(ids, batch):
+        for part in torch.split(ids, TOGETHER):
             logits = model(input_ids=part, use_cache=False).logits[:, :-1].float()
             found += cross_entropy(logits.transpose(1, 2), part[:, 1:], reduction="none").mean(1).tolist()
         return found
 
     with generating(model):
-        after = losses()
+        after = read()
         with model.disable_adapter():
-            before = losses()
-    if not all(map(math.isfinite, (*before, *after))):
-        return None
-    rose = mean_of([new - old for old, new in zip(before, after, strict=True)])
-    told: dict[str, Any] = {"texts": len(rows), "tokens": len(rows) * (length - 1)}
-    told |= {"loss_before": fmean(before), "loss_after": fmean(after), "difference": rose.mean}
-    told |= {"ci95": list(rose.ci95) if rose.ci95 else None}
-    return told | {"sha256": hashlib.sha256("\0".join(texts).encode()).hexdigest()}
+            return read(), after

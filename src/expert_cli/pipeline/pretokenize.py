@@ -91,33 +91,15 @@ def _look_up(run: RunConfig, key: StoreKey) -> StoreState:
     return look_up(place, key)[0]
 
 
-@dataclass(frozen=True)
-class StoreExplanation:
-    """Where a run's token store should lie, by which key, and what lies there."""
-
-    expert: str
-    path: str
-    key: StoreKey
-    state: StoreState
-
-    def as_json(self) -> dict[str, Any]:
-        """Return a row under "stores" of `pretokenize --explain --json`."""
-        return {
-            "expert": self.expert,
-            "path": self.path,
-            "status": self.state.state,
-            "reason": self.state.reason,
-            "key": self.key.sha256,
-            "changes": list(self.state.changes),
-        }
-
-
-def explain(run: RunConfig, inputs: DataInputs) -> StoreExplanation:
-    """Return the key that the run gives now and what lies there for it; builds nothing."""
+def explain(run: RunConfig, inputs: DataInputs) -> dict[str, Any]:
+    """Return a row under "stores" of `pretokenize --explain --json`: the run's key, and what lies there for it."""
     key = inputs.key(run.data)
     if run.store_url:
-        return StoreExplanation(run.expert, (StoredFolder(run.store_url) / key.name).url, key, _look_up(run, key))
-    return StoreExplanation(run.expert, str(run.store / key.name), key, inspect_store(run.store, key, inputs.hashes))
+        path, there = (StoredFolder(run.store_url) / key.name).url, _look_up(run, key)
+    else:
+        path, there = str(run.store / key.name), inspect_store(run.store, key, inputs.hashes)
+    told = {"expert": run.expert, "path": path, "status": there.state, "reason": there.reason, "key": key.sha256}
+    return {**told, "changes": [*there.changes]}
 
 
 @dataclass(frozen=True)

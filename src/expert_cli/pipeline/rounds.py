@@ -82,21 +82,23 @@ def train_in_rounds(work: Work, train_one: Callable[[Work], RunResult]) -> RunRe
     sync_folder(paths.adapter)
     if of_best.metrics.is_file():
         write_bytes(paths.metrics, of_best.metrics.read_bytes())
-    its, kept = read_json(of_best.run_json), ("kernels", "template", "store", "torch_threads")
+    its, kept = read_json(of_best.run_json), ("kernels", "template", "store")
     more = {name: its[name] for name in kept if name in its} | {"rft": told}
     write_run_json(work, inputs, what, resumed_from="", more=more)
     reason = f"{ended}; the adapter is that of {f'round {number}' if number else 'before the rounds'}"
     found = read_json(of_best.report_json) | {"output": str(run.output), "resumed_from": None, "rft": told}
     found |= {"seconds": time.monotonic() - started, "stop_reason": reason}
-    return finish(work, found, found["adapter_sha256"], reason)
+    return finish(work, found)
 
 
 def _run_of(adapter: Path) -> Path:
     """Return the run directory that an adapter is the result of. Raises InputError: there is none, or it is a checkpoint."""
     origin = find_adapter(adapter)
-    if origin.run and RunPaths(origin.run).complete.is_file() and origin.adapter == RunPaths(origin.run).adapter:
-        return origin.run
-    raise InputError(f"{adapter}: is not the adapter of a complete run", "rounds begin with one: --from RUN_DIRECTORY")
+    if origin.run is None or not origin.sealed:
+        raise InputError(
+            f"{adapter}: is not the adapter of a complete run", "rounds begin with one: --from RUN_DIRECTORY"
+        )
+    return origin.run
 
 
 def _training(run: RunConfig, settings: RftConfig, rows: Path, last: Path) -> RunConfig:
@@ -229,6 +231,7 @@ class _Steps:
             gain = Paired.of(before, after).rise()
             records[-1] |= {**_share(now), "gain": {**gain, "against": last["round"]}}
             (low, high), rise = gain["ci95"], gain["difference"]
+            self.work.report.info(f"gain      {rise:+.1%} ({low:+.1%} to {high:+.1%})")
             if low <= 0 and settings.stop_without_gain:
                 why = f"a gain of {rise:+.1%} ({low:+.1%} to {high:+.1%}) on held-back prompts is not certain"
                 return judged, records, f"{name}: {why}"

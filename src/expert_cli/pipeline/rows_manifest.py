@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -46,14 +45,8 @@ FEWEST_ROWS_TO_SPLIT = 200
 """Of fewer, what is held back would be missed, and too little to judge by."""
 HELD_BACK = (0.05, 20, 500)
 """Share of the rows, but at least and at most so many rows: a steadier loss than that of 500 tells nothing more."""
-SMALL_MODEL = 0.5e9
-"""Weights below which the default learning rate is too low: see its reason."""
 SMALL_RATE = 1e-3
-UNQUANTIZED = 1e9
-"""Weights below which bf16 takes no memory that is needed; a CPU unpacks 4-bit ones anyway. An adapter that is trained on int4
-is right on int4 alone."""
-_SIZE = re.compile(r"(?<![\d.])(\d+(?:\.\d+)?)([bBmM])(?![a-zA-Z0-9])")
-"""Parameters, as names of models tell them: Qwen3-0.6B, SmolLM2-135M."""
+"""For the smallest of them the default learning rate is too low: see its reason."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +88,9 @@ def write_manifest_of_rows(
         write_text(path, json.dumps(written, indent=2, ensure_ascii=False) + "\n")
         return make_plan(path, machine, Overrides(offline=offline))
 
-    if machine.device == "cpu" or 0 < named_weights(base["name"]) < UNQUANTIZED:
+    if (
+        machine.device == "cpu" or base_model is None
+    ):  # a CPU unpacks 4-bit weights anyway; so small ones need no quantizing
         base["quantization"] = "none"
     plan = planned()
     selection = _selected(plan)
@@ -174,16 +169,10 @@ def settings_for(lengths: Lengths, base: str, *, evaluates: bool) -> tuple[dict[
     config: dict[str, Any] = {"max_seq_length": capacity, "epochs": epochs}
     if accumulation > 1:  # not batch_size, which takes memory
         config["gradient_accumulation_steps"] = accumulation
-    if base == SMOLLM2 or 0 < named_weights(base) < SMALL_MODEL:
+    if base == SMOLLM2:
         config["learning_rate"] = SMALL_RATE
     if evaluates:
         config["eval_strategy"] = "epoch"
     if evaluates and epochs > 1:
         config["load_best_model_at_end"] = True
     return config, size, -(-packs // accumulation) * epochs
-
-
-def named_weights(model: str) -> float:
-    """Return the number of weights that a model's name tells, as Qwen3-0.6B does; 0 where it tells none."""
-    size = _SIZE.search(model)
-    return float(size[1]) * (1e9 if size[2] in "bB" else 1e6) if size else 0.0

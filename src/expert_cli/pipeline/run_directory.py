@@ -19,14 +19,12 @@ from expert_cli.data.sources import Located, LocatedData, content_of, locate_dat
 from expert_cli.data.store.lookup import store_key
 from expert_cli.errors import CTRL_C, TERMINATED, ExpertError, IntegrityError, Interrupted, ThresholdNotMet
 from expert_cli.hardware.machine import Machine
-from expert_cli.model.kernels.kernel_plan import KernelPlan
 from expert_cli.pipeline.forgetting import missed
 from expert_cli.pipeline.options import RunOptions
 from expert_cli.pipeline.training_data import DataInputs
-from expert_cli.runs.fit_result import FitResult, mean_span
 from expert_cli.runs.lock import contents
 from expert_cli.runs.log import RunLog
-from expert_cli.runs.metrics import forgotten_in_words, items, part, read_json
+from expert_cli.runs.metrics import forgotten_in_words, items, mean_span, part, read_json
 from expert_cli.runs.run_paths import RunPaths
 from expert_cli.runs.signals import Terminated, raising_sigterm
 from expert_cli.runs.status import RunStatus
@@ -38,8 +36,6 @@ from expert_cli.utils.text import duration, failure_lines, shortened
 
 if TYPE_CHECKING:
     from accelerate import PartialState
-
-    from expert_cli.pipeline.pretokenize import StoreReport
 
 
 @dataclass(frozen=True)
@@ -142,17 +138,17 @@ def _write_down(status: RunStatus, log: RunLog, error: ExpertError) -> None:
         status.broken_off(error)
 
 
-def finish(work: Work, found: dict[str, Any], sha256: str, reason: str) -> RunResult:
-    """Leave what every run leaves at its end, COMPLETE last. found: report.json. sha256: of the adapter's weights."""
+def finish(work: Work, found: dict[str, Any]) -> RunResult:
+    """Leave what every run leaves at its end, COMPLETE last. found: report.json."""
     from expert_cli.artifacts.report import write_report
 
     paths = RunPaths(work.plan.run.output)
     write_json(paths.report_json, found)
     too_much = missed(found, work.options.max_forget)
-    work.status.complete(too_much or reason, ThresholdNotMet.exit_code if too_much else 0)
+    work.status.complete(too_much or found["stop_reason"], ThresholdNotMet.exit_code if too_much else 0)
     write_report([paths.output], paths.report_html)
-    of_config = sha256_of(paths.adapter / CONFIG)
-    write_text(paths.complete, f"{sha256}  adapter/{WEIGHTS}\n{of_config}  adapter/{CONFIG}\n")
+    sealed = {WEIGHTS: found["adapter_sha256"], CONFIG: sha256_of(paths.adapter / CONFIG)}
+    write_text(paths.complete, "".join(f"{sha256}  adapter/{name}\n" for name, sha256 in sealed.items()))
     return RunResult(paths.output, found, too_much)
 
 
@@ -186,92 +182,41 @@ class RunResult:
         forgotten = forgotten_in_words(done.get("forgetting"))
         lines += [f"forgotten {forgotten}"] if forgotten else []
         lines += _sample_lines(done.get("samples", ()))
-        lines += _round_lines(done["rft"]) if "rft" in done else []
         asked = f"expert-cli evaluate, chat or export, each with --adapter {self.output}"
         lines += [f"adapter   {self.output / 'adapter'}", f"next      {asked}", f"ended     {done['stop_reason']}"]
         return "\n".join(lines)
 
 
-def _round_lines(told: Mapping[str, Any]) -> list[str]:
-    lines = [f"before    {_held_back(told['before'])}"]
-    for one in told["rounds"]:
-        line = f"round {one['round']}   {one['right']:,} of {one['asked']:,} answers right, {one['kept']:,} kept"
-        if "gain" in one:
-            low, high = one["gain"]["ci95"]
-            line += f"; {_held_back(one)}, {one['gain']['difference']:+.1%} ({low:+.1%} to {high:+.1%})"
-        lines.append(line)
-    return lines
-
-
-def _held_back(share: Mapping[str, Any]) -> str:
-    low, high = share["ci95"]
-    right = f"{share['correct']:,} of {share['cases']:,} right"
-    return f"held back {right}: {share['accuracy']:.1%} ({low:.1%} to {high:.1%})"
-
-
-def document(output: Path, done: FitResult, store: StoreReport, kernels: KernelPlan, sha256: str) -> dict[str, Any]:
-    """Return what `train --json` prints of training; what is known at the run's end alone is null."""
-    first, last = done.mean_losses()
-    return {
-        "output": str(output),
-        "steps": done.steps,
-        "epochs": done.epochs,
-        "loss": {"first": done.losses[0], "last": done.losses[-1], "first_mean": first, "last_mean": last},
-        "eval_loss": done.eval_loss,
-        "tokens": {"real": done.real_tokens, "trained": done.trained_tokens, "padded": done.padded_tokens},
-        "tokens_per_s": done.here.tokens_per_s,
-        "mfu": done.mfu,
-        "step_time_shares": dict(done.step_time_shares),
-        "store": store.as_json(),
-        "kernels": kernels.as_json(),
-        "adjusted": list(done.adjusted),
-        "resumed_from": None,
-        "adapter_sha256": sha256,
-        "seconds": None,
-        "peak_memory_mb": done.peak_memory_mb,
-        "samples": [],
-        "stop_reason": done.stop_reason,
-    }
-
-
 def finished(run: RunConfig, drift: Collection[str], report: Reporter) -> RunResult | None:
     """Return the result of the run in the output folder if it is complete, else None. drift: keys that may differ.
 
-    Data that is not what the run was trained on is told: the result can be had all the same, also when the data has gone.
-    Raises IntegrityError if its adapter is not what it was, or if it was trained with other settings than these.
+    Raises IntegrityError if its adapter is not what it was, or if it was trained with other settings or data than these. Data
+    that has gone is not missed.
     """
     paths = RunPaths(run.output)
     if not paths.complete.is_file():
         return None
-    document, recorded = read_json(paths.report_json), read_json(paths.run_json)
-    weights = paths.adapter / WEIGHTS
+    document, weights = read_json(paths.report_json), paths.adapter / WEIGHTS
     if not weights.is_file() or sha256_of(weights) != document.get("adapter_sha256"):
         told = f"{weights} is not the adapter that {paths.report_json} of a complete run names"
         raise IntegrityError(told, "train again with --overwrite")
-    if what := part(recorded, "identity"):
+    if what := part(read_json(paths.run_json), "identity"):
         require_goes_on(paths.run_json, what, _set_now(run, what), drift, report)
-    if not _is_trained_on(run, part(recorded, "data", "files")):
-        report.warning(f"the data is not (all) there as {run.output} was trained on it; --overwrite trains anew")
     return RunResult(run.output, document)
 
 
-def _is_trained_on(run: RunConfig, hashes: Mapping[str, Any]) -> bool:
-    """Whether the run's data files are those of these hashes, by path; hubs are not asked."""
+def _set_now(run: RunConfig, recorded: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the identity that a run of these settings has, its data as it is if it is there, the rest as recorded."""
+    as_recorded, hashes = {"rule", "tokenizer", "template"}, FileHashCache(run.store)
     offline = run.data.offline or all(spec.kind != "url" for spec in (*run.data.train, *run.data.validation))
     try:
-        files = locate_data(replace(run.data, offline=offline), NullReporter()).files()
-        return {redact(str(file)): content_of(file, FileHashCache(run.store).sha256) for file in files} == hashes
+        located = locate_data(replace(run.data, offline=offline), NullReporter())
+        key = store_key(run.data, located, hashes, tokenizer="", template="")
     except (ExpertError, OSError):
-        return False
-
-
-def _set_now(run: RunConfig, recorded: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the identity that a run of these settings has if files and programs are those of the recorded one."""
-    sources = (tuple(Located(spec, ()) for spec in specs) for specs in (run.data.train, run.data.validation))
-    hashes = FileHashCache(run.output / ".none")
-    key = dict(store_key(run.data, LocatedData(*sources), hashes, tokenizer="", template="").parts)
-    of_files = ("rule", "train data", "validation data", "tokenizer", "template", "databases")
-    store = part(recorded, STORE) | {name: value for name, value in key.items() if name not in of_files}
+        as_recorded |= {"train data", "validation data", "databases"}
+        sources = (tuple(Located(spec, ()) for spec in specs) for specs in (run.data.train, run.data.validation))
+        key = store_key(run.data, LocatedData(*sources), hashes, tokenizer="", template="")
+    store = part(recorded, STORE) | {name: value for name, value in key.parts if name not in as_recorded}
     return {**recorded, **json.loads(redact(json.dumps(settings_of(run) | {STORE: store})))}
 
 

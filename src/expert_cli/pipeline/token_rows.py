@@ -51,23 +51,19 @@ def choose_token_rows(
     found = {name: untrained_rows(weight, asked[name]) for name, weight in weights_of(modules).items()}
     untrained = {name: rows for name, rows in found.items() if rows}
     head: Any = model.get_output_embeddings()
-    has_bias = getattr(head, "bias", None) is not None
-    biased = [name for name, module in modules.items() if has_bias and module.weight is head.weight]
     origin = init_origin(run)
     before = earlier or (read_json(origin.adapter / CONFIG) if origin else None)
-    indices = _indices(run, renderer, modules, untrained, before, biased)
+    indices = _indices(run, renderer, modules, untrained, before)
+    if getattr(head, "bias", None) is not None:  # which PEFT leaves out beside a trained row
+        indices = {name: rows for name, rows in indices.items() if modules[name].weight is not head.weight}
     tokens = " ".join(renderer.spelled(sorted(_all(indices))))
-    lines = [f"{tokens}: their rows of {' and '.join(indices)} are trained beside the adapter"] if tokens else []
-    if biased and not isinstance(run.adapter.trainable_token_indices, str):
-        lines += [f"no row of {biased[0]} is trained, since PEFT would leave out the bias of the head"]
-    silent = sorted(renderer.end_ids & set(untrained.get(last, ())) - set(indices.get(last, ())))
+    line = f"{tokens}: their rows of {' and '.join(indices)} are trained beside the adapter" if tokens else ""
     missing = ""
-    if silent:
-        bias = "its head has a bias, which PEFT would leave out beside a trained row"
-        why = bias if biased else f"{KEY}, or the adapter that training goes on from, leaves it so"
-        missing = f"answers will not end: the base model never trained {' '.join(renderer.spelled(silent))}, and {why}"
-        missing += "; choose a base model that knows its end token" if biased else f"; leave {KEY} out"
-    return TokenRows(indices, "; ".join(lines), missing)
+    if silent := sorted(renderer.end_ids & set(untrained.get(last, ())) - set(indices.get(last, ()))):
+        named = " ".join(renderer.spelled(silent))
+        missing = f"answers will not end: the base model never trained {named}, nor will this run: leave {KEY} out, train from "
+        missing += "no earlier adapter, or choose a base model whose head has no bias"
+    return TokenRows(indices, line, missing)
 
 
 def _indices(
@@ -76,9 +72,8 @@ def _indices(
     modules: Mapping[str, Any],
     untrained: Indices,
     earlier: Mapping[str, Any] | None,
-    biased: Sequence[str],
 ) -> Indices:
-    """Return the rows by module. biased: the modules that are a head with a bias, of which none is trained."""
+    """Return the rows by module."""
     asked = run.adapter.trainable_token_indices
     backend: Any = renderer.tokenizer.backend
     numbers = {token: backend.token_to_id(token) for token in (() if isinstance(asked, str) else asked)}
@@ -87,8 +82,7 @@ def _indices(
         raise InputError(missing, "name tokens as its tokenizer.json spells them")
     named = tuple(sorted(numbers.values()))
     if earlier is None:
-        wanted = untrained if asked == "auto" else dict.fromkeys(modules, named) if named else {}
-        return {name: rows for name, rows in wanted.items() if name not in biased}
+        return untrained if asked == "auto" else dict.fromkeys(modules, named) if named else {}
     told = earlier.get(KEY) or {}
     before: Indices = told if isinstance(told, dict) else {next(iter(modules)): told}
     if asked != "auto" and _all(before) != set(named):

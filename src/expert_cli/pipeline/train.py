@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
 from accelerate import PartialState
 from peft import PeftModel
 from transformers import set_seed
@@ -31,10 +30,12 @@ from expert_cli.inference.expert_config import json_separators
 from expert_cli.model import isolation
 from expert_cli.model.adapter import add_adapter, fused_experts
 from expert_cli.model.fsdp import require_processes, shard_base
+from expert_cli.model.kernels.dequantize import copy_bytes
 from expert_cli.model.kernels.kernel_plan import (
     KernelPlan,
     apply_adapter_kernels,
     apply_kernels,
+    free_bytes,
     kernel_plan,
     with_capture,
 )
@@ -49,7 +50,6 @@ from expert_cli.pipeline.run_directory import (
     RunResult,
     Work,
     begin_run,
-    document,
     finish,
     finished,
     identity_of,
@@ -142,7 +142,6 @@ def _train(work: Work) -> RunResult:
     if job.is_main_process:
         more: dict[str, Any] = {"kernels": kernels.as_json(), "template": inputs.template.name, "data": store.stats}
         more |= {"store": {"path": store.place, "key": store.key.sha256, "parts": dict(store.key.parts)}}
-        more |= {"torch_threads": torch.get_num_threads()}
         origin = str(resumed.path) if resumed else ""
         write_run_json(work, inputs, checkpoints.identity, resumed_from=origin, more=more)
     cases = choose(plan, report, options) if job.is_main_process else []
@@ -150,7 +149,7 @@ def _train(work: Work) -> RunResult:
     barrier()
     set_seed(run.seed)
     with StopRequest(run.output) as stop:  # until all is written: what is trained is kept
-        done = fit(
+        done, kernels = fit(
             model,
             data,
             run=run,
@@ -162,17 +161,17 @@ def _train(work: Work) -> RunResult:
         )
         if not job.is_main_process:
             return RunResult(run.output, {})
-        kernels = kernels.with_line("capture", *done.capture)
         separators = json_separators(trained_texts(data.train.documents, renderer))
         sha256 = save_adapter(model, inputs.source, renderer, plan, done, separators)
         if stop.asked():
             cases, before, texts = [], [], ()
-        found = document(run.output, done, describe(run, store, data.train.documents), kernels, sha256)
-        found["samples"] = samples(cases, before, ask(model, cases, renderer, plan, report))
+        found = {"output": str(run.output), **done, "adapter_sha256": sha256, "kernels": kernels.as_json()}
+        found |= {"store": describe(run, store, data.train.documents).as_json()}
+        found |= {"samples": samples(cases, before, ask(model, cases, renderer, plan, report))}
         forgot = measure(model, inputs.tokenizer, texts, paths.adapter / "README.md", report)
         found |= {"forgetting": forgot} if forgot else {}
         found |= {"resumed_from": str(resumed.path) if resumed else None, "seconds": time.monotonic() - started}
-        return finish(work, found, sha256, done.stop_reason)
+        return finish(work, found)
 
 
 def trained_texts(documents: Documents, renderer: PromptRenderer) -> Iterator[str]:
@@ -222,7 +221,9 @@ def _model(
 ) -> tuple[PeftModel, KernelPlan]:
     """Load the base model, prove that packed documents do not see each other, and put on it what the manifest asks."""
     base = load_base_of(run, inputs.source.folder, on_host=run.compute.fsdp)
-    kernels = apply_kernels(kernel_plan(run.compute, run.model, machine), base, run.compute, machine)
+    free = free_bytes(run.compute.device)
+    kernels = kernel_plan(run.compute, run.model, machine, base, unpacked=copy_bytes(base), free=free)
+    apply_kernels(kernels, base, run.compute)
     autocast = autocast_of(run.compute.dtype)
     one_document = run.loader.packing == "off" and (kernels.layout == "padded" or run.optim.batch_size == 1)
     one_document |= kernels.layout == "rows"

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from expert_cli.utils.reporter import Bar, PlainBar, Reporter
+from expert_cli.utils.reporter import Bar, Reporter
 from expert_cli.utils.text import aligned, clean
 
 
@@ -35,7 +35,7 @@ class RunLog:
 
 
 class Logged(Reporter):
-    """A reporter whose lines are written to a log as well: of a progress bar those of a console without a terminal."""
+    """A reporter whose lines are written to a log as well."""
 
     def __init__(self, report: Reporter, log: RunLog) -> None:
         """Take the reporter that shows the lines, and the log that keeps them."""
@@ -62,21 +62,9 @@ class Logged(Reporter):
 
     @contextmanager
     def progress(self, title: str, total: float | None, unit: str = "") -> Iterator[Bar]:
-        """Show progress; where the block fails, the log has its last state too."""
-        kept = _Both(self.log.write, title, total, unit)
-        try:
-            with self.report.progress(title, total, unit) as kept.other:
-                yield kept
-        finally:
-            kept.finish()
-
-
-class _Both(PlainBar):
-    other: Bar
-
-    def update(self, done: float, note: str = "") -> None:
-        super().update(done, note)
-        self.other.update(done, note)
+        """Show progress; status.json and metrics.jsonl keep how far a run is."""
+        with self.report.progress(title, total, unit) as bar:
+            yield bar
 
 
 def _append(file: Path, lines: list[str]) -> None:

@@ -27,6 +27,11 @@ SHARES = ("data", "host_to_device", "forward", "backward", "captured", "optimize
 """What the time of a step goes into; captured: forward and backward, replayed from a graph."""
 
 
+def mean_span(steps: int) -> int:
+    """Return how many losses the means at either end of a run are of: five, in a short run fewer, so that none is in both."""
+    return max(1, min(5, steps // 2))
+
+
 class MetricsTail:
     """The lines of a metrics.jsonl, as they come. A file that got shorter is another one: it is read from its start."""
 
@@ -124,17 +129,12 @@ def items(value: Any, *keys: str) -> list[Any]:
 
 
 def sample_shares(document: Mapping[str, Any]) -> list[tuple[str, float, tuple[float, float]]]:
-    """Return name, share and 95 % interval of each pass@k (1, 2, 4 ... all) and majority in a document."""
-    rows = []
-    free = base_title(WITHOUT_GRAMMAR, {})
-    for told, whose in ((document, ""), (part(document, WITHOUT_GRAMMAR), f", {free}")):
-        most = len(part(told, "pass_at"))
-        shown = [k for k in range(1, most + 1) if k & (k - 1) == 0 or k == most]
-        found = [(f"pass@{k}", number(told, "pass_at", str(k)), items(told, "pass_at_ci95", str(k))) for k in shown]
-        for name, share, ends in [*found, ("majority", number(told, "majority"), items(told, "majority_ci95"))]:
-            if share is not None and len(ends) == 2:
-                rows.append((f"{name}{whose}", share, (ends[0], ends[1])))
-    return rows
+    """Return name, share and 95 % interval of each pass@k (1, 2, 4 ... all) and majority in an evaluation's document."""
+    most = len(part(document, "pass_at"))
+    shown = [str(k) for k in range(1, most + 1) if k & (k - 1) == 0 or k == most]
+    found = [(f"pass@{k}", number(document, "pass_at", k), items(document, "pass_at_ci95", k)) for k in shown]
+    found.append(("majority", number(document, "majority"), items(document, "majority_ci95")))
+    return [(name, share, (ends[0], ends[1])) for name, share, ends in found if share is not None and len(ends) == 2]
 
 
 def require_run(folder: Path) -> RunPaths:

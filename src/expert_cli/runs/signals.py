@@ -14,7 +14,7 @@ from pathlib import Path
 from types import FrameType
 
 from expert_cli.errors import CTRL_C, TERMINATED
-from expert_cli.utils.distributed import broadcast_rank0, gather_rank0
+from expert_cli.utils.distributed import all_gather
 
 STOP_FILE = "STOP"
 
@@ -41,9 +41,8 @@ class StopRequest:
 
     def agree(self) -> None:
         """Take over what the first process that was asked to stop was asked by: all have stopped. All must call this."""
-        asked = gather_rank0((self.exit_code, self.reason, self.by_signal))
-        first = broadcast_rank0(lambda: next((one for one in asked if one[0]), asked[0]))
-        self.exit_code, self.reason, self.by_signal = first
+        asked = all_gather((self.exit_code, self.reason, self.by_signal))
+        self.exit_code, self.reason, self.by_signal = next((one for one in asked if one[0]), asked[0])
 
     def __enter__(self) -> StopRequest:
         self._handlers.enter_context(_handling(self._handle, signal.SIGINT, signal.SIGTERM))

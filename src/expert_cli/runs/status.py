@@ -43,7 +43,7 @@ class RunStatus:
         self.command, self.world_size = command, world_size
         self.step = 0
         self.steps: int | None = None
-        self.begun, self.stage, self._started = False, "", ""
+        self.stage, self._started = "", ""
         self._file, self._written = file, written
 
     @property
@@ -58,7 +58,7 @@ class RunStatus:
 
     def begin(self) -> None:
         """Say that the run is under way. The folder is this run's from here on."""
-        self.begun, self._started = True, _now()
+        self._started = _now()
         self._write(RUNNING, "")
 
     def reached(self, step: int, steps: int) -> None:
@@ -82,7 +82,7 @@ class RunStatus:
         self._write(state, error.message.strip().partition("\n")[0], error.exit_code)
 
     def _write(self, state: str, reason: str, exit_code: int | None = None) -> None:
-        if self._file is None or not self.begun:
+        if self._file is None or not self._started:
             return
         document = {"schema_version": 1, "state": state, "reason": reason, "step": self.step, "steps": self.steps}
         document |= {"stage": self.stage} if self.stage else {}

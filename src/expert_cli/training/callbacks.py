@@ -8,7 +8,7 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -17,7 +17,6 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from expert_cli.data.packing.random_fit import mixed
 from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, LogSaveEvalConfig
 from expert_cli.model.flops import Flops
-from expert_cli.runs.fit_result import Done
 from expert_cli.training.health import TrainingState
 from expert_cli.training.step_timer import StepTimer
 from expert_cli.utils.distributed import all_reduce_any
@@ -92,6 +91,19 @@ def seed_of(seed: int, step: int, rank: int) -> int:
     """Return a 63-bit number for a seed, a step and a process, unrelated to its neighbors."""
     value = (seed * 0x9E3779B97F4A7C15 + step * 0xBF58476D1CE4E5B9 + rank * 0x94D049BB133111EB) & (2**64 - 1)
     return int(mixed(np.array([value], np.uint64), 0)[0]) >> 1
+
+
+class Done(NamedTuple):
+    """What one process trained: real and trained tokens, and the time of its loop."""
+
+    real: int
+    trained: int
+    seconds: float
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Real tokens (no padding) a second; 0 where no time has passed."""
+        return self.real / self.seconds if self.seconds else 0.0
 
 
 class MetricsCallback(TrainerCallback):

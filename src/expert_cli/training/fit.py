@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import fmean
+from typing import Any
 
 import torch
 from peft import PeftModel
@@ -29,8 +31,7 @@ from expert_cli.model.flops import flops, peak_flops
 from expert_cli.model.kernels.chunked_loss import CausalLoss
 from expert_cli.model.kernels.kernel_plan import Kernel, KernelPlan
 from expert_cli.model.loading.quantize import autocast_of
-from expert_cli.runs.fit_result import FitResult
-from expert_cli.runs.metrics import truncate_metrics
+from expert_cli.runs.metrics import mean_span, truncate_metrics
 from expert_cli.runs.run_paths import RunPaths
 from expert_cli.runs.signals import StopRequest
 from expert_cli.training.arguments import training_arguments
@@ -52,8 +53,10 @@ def fit(
     report: Reporter,
     stop: StopRequest,
     callbacks: Sequence[TrainerCallback] = (),
-) -> FitResult:
-    """Train the adapter in place. stop: a context that is already entered. callbacks: the user's, called after the tool's own.
+) -> tuple[dict[str, Any], KernelPlan]:
+    """Train the adapter in place; return its part of `train --json`, and the kernel plan with the result of recording.
+
+    stop: a context that is already entered. callbacks: the user's, called after the tool's own.
 
     Raises TrainingFailed: non-finite loss, out of memory, DoRA magnitudes that do not change. Interrupted: stopped on request,
     after saving a checkpoint.
@@ -62,7 +65,7 @@ def fit(
     trainer = _trainer(model, data, run, kernels, checkpoints)
     schedule, device = trainer.batches.schedule, trainer.timer.device
     before = magnitudes(model)
-    capture = _make_ready(trainer, run, kernels, report)
+    kernels = _make_ready(trainer, run, kernels, report)
     done = resumed.trainer_state["global_step"] if resumed else 0
     if trainer.args.process_index == 0:
         truncate_metrics(paths.metrics, done)
@@ -97,7 +100,7 @@ def fit(
     trainer.health.flush()
     if done > trainer.args.get_warmup_steps(schedule.steps) + 1:
         _require_moved(model, before)
-    return _result(trainer, metrics, capture)
+    return _result(trainer, metrics), kernels
 
 
 def _trainer(
@@ -133,8 +136,8 @@ def _trainer(
     return trainer
 
 
-def _make_ready(trainer: ExpertTrainer, run: RunConfig, kernels: KernelPlan, report: Reporter) -> Kernel:
-    """Fit the step into the device's memory and record it; return what came of recording."""
+def _make_ready(trainer: ExpertTrainer, run: RunConfig, kernels: KernelPlan, report: Reporter) -> KernelPlan:
+    """Fit the step into the device's memory and record it; return the plan with the result."""
     if trainer.timer.device.is_gpu and not run.compute.fsdp:
         fit_memory(trainer, run, report)
     elif run.compute.torch_compile:
@@ -147,7 +150,7 @@ def _make_ready(trainer: ExpertTrainer, run: RunConfig, kernels: KernelPlan, rep
         capture = Kernel("off", f"the recorded step failed its proof, every step is eager: {trainer.not_captured}")
     tell = report.detail if run.compute.device == "cpu" else report.info
     tell(f"capture   {capture.used}: {capture.reason}")
-    return capture
+    return kernels.with_line("capture", capture.used, capture.reason)
 
 
 def _require_moved(model: PeftModel, before: dict[str, torch.Tensor]) -> None:
@@ -158,25 +161,25 @@ def _require_moved(model: PeftModel, before: dict[str, torch.Tensor]) -> None:
         raise TrainingFailed(message, "raise learning_rate, or train longer than the warm-up")
 
 
-def _result(trainer: ExpertTrainer, metrics: MetricsCallback, capture: Kernel) -> FitResult:
-    progress, step = trainer.progress, trainer.state.global_step
+def _result(trainer: ExpertTrainer, metrics: MetricsCallback) -> dict[str, Any]:
+    """Return counts and losses of the whole run; speed, memory and shares of time of this process alone."""
+    progress, losses, step = trainer.progress, trainer.progress.losses, trainer.state.global_step
     last = next((logs for logs in reversed(trainer.state.log_history) if EVAL_LOSS in logs), {})
-    return FitResult(
-        steps=step,
-        epochs=step / trainer.batches.schedule.steps_per_epoch,
-        losses=tuple(progress.losses),
-        eval_loss=last.get(EVAL_LOSS),
-        real_tokens=progress.real,
-        trained_tokens=progress.trained,
-        padded_tokens=progress.padded,
-        here=metrics.done_here(),
-        peak_memory_mb=metrics.peak_memory_mb,
-        mfu=metrics.mfu(),
-        step_time_shares=trainer.timer.shares(),
-        capture=(capture.used, capture.reason),
-        adjusted=tuple(trainer.adjusted),
-        stop_reason=_stop_reason(trainer),
-    )
+    span = mean_span(len(losses))
+    means = {"first_mean": fmean(losses[:span]), "last_mean": fmean(losses[-span:])}
+    return {
+        "steps": step,
+        "epochs": step / trainer.batches.schedule.steps_per_epoch,
+        "loss": {"first": losses[0], "last": losses[-1], **means},
+        "eval_loss": last.get(EVAL_LOSS),
+        "tokens": {"real": progress.real, "trained": progress.trained, "padded": progress.padded},
+        "tokens_per_s": metrics.done_here().tokens_per_s,
+        "mfu": metrics.mfu(),
+        "step_time_shares": trainer.timer.shares(),
+        "adjusted": [*trainer.adjusted],
+        "peak_memory_mb": metrics.peak_memory_mb,
+        "stop_reason": _stop_reason(trainer),
+    }
 
 
 def _stop_reason(trainer: ExpertTrainer) -> str:

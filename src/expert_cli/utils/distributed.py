@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from expert_cli.errors import EnvironmentProblem, ExpertError
 from expert_cli.utils.text import first_line
@@ -47,22 +47,18 @@ def all_reduce_any(*flags: bool) -> list[bool]:
     return [count > 0 for count in all_reduce_sum(*flags)]
 
 
-def broadcast_rank0(decide: Callable[[], Result]) -> Result:
-    """Return, in every process, what `decide` returns in the first one, which alone calls it."""
-    if world_size() == 1:
-        return decide()
-    held: list[Any] = [decide() if _dist().get_rank() == 0 else None]
-    _dist().broadcast_object_list(held, src=0, group=_cpu_group(), device="cpu")
-    return held[0]  # type: ignore[no-any-return]
-
-
-def gather_rank0(value: Result) -> list[Result]:
-    """Return, in the first process, the values of all in their order; [] in the others. All must ask."""
+def all_gather(value: Result) -> list[Result]:
+    """Return the values of all processes in their order; all must ask."""
     if world_size() == 1:
         return [value]
-    held: list[Any] | None = [None] * world_size() if _dist().get_rank() == 0 else None
-    _dist().gather_object(value, held, dst=0, group=_cpu_group())
-    return held or []
+    held: list[Any] = [None] * world_size()
+    _dist().all_gather_object(held, value, group=_cpu_group())
+    return held
+
+
+def broadcast_rank0(decide: Callable[[], Result]) -> Result:
+    """Return, in every process, what `decide` returns in the first one, which alone calls it."""
+    return cast(Result, all_gather(decide() if _is_first() else None)[0])
 
 
 def barrier() -> None:
@@ -73,11 +69,10 @@ def barrier() -> None:
 @contextmanager
 def rank0_first() -> Iterator[None]:
     """Let the first process go through the block before the others, however long it takes."""
-    is_first = world_size() == 1 or _dist().get_rank() == 0
-    if not is_first:
+    if not _is_first():
         barrier()
     yield
-    if is_first:
+    if _is_first():
         barrier()
 
 
@@ -107,6 +102,10 @@ def naming_lost_processes() -> Iterator[None]:
         told = f"the connection to another process of this job broke, most likely as that one has ended: {first_line(error)}"
         hint = "look at what that one says, then go on with --resume auto"
         raise (EnvironmentProblem if dist.get_rank() == 0 else ExpertError)(told, hint) from error
+
+
+def _is_first() -> bool:
+    return world_size() == 1 or _dist().get_rank() == 0
 
 
 def _cpu_group() -> Any:

@@ -13,6 +13,7 @@ The record of a folder is written last, and names every file but itself.
 
 from __future__ import annotations
 
+import codecs
 import glob
 import hashlib
 import json
@@ -20,7 +21,6 @@ import os
 import secrets
 import shutil
 import tempfile
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -28,6 +28,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+import jiter
 
 from expert_cli.errors import InputError
 from expert_cli.utils.redaction import redact
@@ -46,7 +48,10 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_bytes(path: Path, raw: bytes) -> None:
-    """Write a file atomically and exactly; one that was there keeps its permissions."""
+    """Write a file atomically and exactly; one that was there keeps its permissions. A device or a pipe is never replaced."""
+    if path.exists() and not path.is_file():
+        path.write_bytes(raw)
+        return
     with beside(path) as unfinished:
         with unfinished.open("wb") as file:
             file.write(raw)
@@ -81,25 +86,17 @@ def json_text(value: Mapping[str, Any]) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-class KeyTwice(ValueError):
-    """An object that names a key twice, of which `json` would keep the last."""
-
-
-def unique_keys(members: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the object of these members: an `object_pairs_hook`. Raises KeyTwice."""
-    found = dict(members)
-    if len(found) < len(members):
-        key, _ = Counter(key for key, _ in members).most_common(1)[0]
-        raise KeyTwice(f'the key "{key}" stands twice')
-    return found
-
-
 def parse_json(text: str | bytes) -> Any:
     """Return what JSON text holds. Raises ValueError, also where it is nested too deeply."""
     try:
         return json.loads(text)
     except RecursionError as error:
         raise ValueError("is nested too deeply") from error
+
+
+def strict_json(text: bytes) -> Any:
+    """Return what JSON text holds. Raises ValueError, also for a key twice, NaN, half of a surrogate pair, and deep nesting."""
+    return jiter.from_json(text, allow_inf_nan=False, catch_duplicate_keys=True)
 
 
 def json_lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
@@ -121,17 +118,12 @@ def json_objects(path: Path) -> Iterator[tuple[str, int, dict[str, Any]]]:
 
 def _object(where: str, line: bytes) -> dict[str, Any]:
     try:
-        value = json.loads(line.decode("utf-8-sig"), object_pairs_hook=unique_keys, parse_constant=no_number)
-    except (ValueError, RecursionError) as error:
+        value = strict_json(line.removeprefix(codecs.BOM_UTF8))
+    except ValueError as error:
         raise InputError(f"{where}: not JSON: {error}", "one JSON object a line, in UTF-8") from error
     if not isinstance(value, dict):
         raise InputError(f"{where}: {type_name(value)}, not an object", "one JSON object a line")
     return value
-
-
-def no_number(word: str) -> None:
-    """Refuse NaN and Infinity: a `parse_constant`."""
-    raise ValueError(f"{word} is no JSON number")
 
 
 def write_sealed(path: Path, body: Mapping[str, Any]) -> None:

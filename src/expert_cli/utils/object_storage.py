@@ -20,11 +20,6 @@ from expert_cli.utils.redaction import redact, without_passwords
 
 EXTRAS = {"s3": "s3", "gs": "gcs"}
 """What URLs begin with -> the extra that reads them; the hub's own client brings the file system of hf://."""
-KEYS = {
-    "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile: AWS_PROFILE",
-    "gs": "GOOGLE_APPLICATION_CREDENTIALS, or `gcloud auth application-default login`",
-    "hf": "HF_TOKEN, or `hf auth login`",
-}
 READ_AHEAD = 8 << 20
 """Bytes that are asked for at once: what a request takes to be answered is little beside what these take to arrive."""
 _URL = re.compile(r"([a-z0-9]+)://")
@@ -187,6 +182,6 @@ def _problem(error: Exception, url: str, doing: str) -> ExpertError | None:
     if type(error).__name__ == "FileExpired":
         return _replaced(url)
     if isinstance(error, OSError) or type(error).__module__.partition(".")[0] in _LIBRARIES:
-        keys = KEYS.get(scheme, "as its file system of fsspec takes it")
-        return EnvironmentProblem(told, f"see that it can be reached, and give a key that may {doing} it: {keys}")
+        hint = f"see that it can be reached, and give a key that may {doing} it, as {scheme}'s own programs take it"
+        return EnvironmentProblem(told, hint)
     return None

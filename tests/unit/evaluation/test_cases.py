@@ -58,7 +58,7 @@ def test_the_digest_is_of_the_case_not_of_its_answer(tmp_path: Path) -> None:
     [
         pytest.param("{", "not JSON", id="no JSON"),
         pytest.param("[1]", "a list, not an object", id="no object"),
-        pytest.param('{"verifier": "json", "verifier": "json"}', 'the key "verifier" stands twice', id="a key twice"),
+        pytest.param('{"verifier": "json", "verifier": "json"}', 'duplicate key "verifier"', id="a key twice"),
         pytest.param({**JSON_ROW, "answer": None}, "answer: a text is needed, not null", id="no answer"),
         pytest.param({"answer": "1"}, "verifier: ", id="no verifier"),
         pytest.param({**JSON_ROW, "verifier": "yaml"}, "verifier: .*'yaml'", id="unknown verifier"),

@@ -301,7 +301,7 @@ def test_every_device_is_planned_on_its_own_machine_and_refused_elsewhere(device
     if device.name == "cpu":  # transformers looks for the others
         arguments = training_arguments(run, tmp_path)
         assert (arguments.use_cpu, arguments.bf16, arguments.tf32) == (True, True, None)
-    plan = kernel_plan(run.compute, run.model, here)
+    plan = kernel_plan(run.compute, run.model, here, tiny.tiny_model(), unpacked=0, free=0)
     assert here.words_of(device.name) == plan.lines["device"].reason
     assert manifests.resolve(loaded, here).compute.device == device.name
     for name in DEVICES:
@@ -315,7 +315,7 @@ def test_every_device_is_planned_on_its_own_machine_and_refused_elsewhere(device
 def test_to_torch_the_cards_of_amd_are_cuda(tmp_path: Path) -> None:
     run = manifests.resolve(load_manifest(manifests.write(tmp_path, manifests.small(bf16=True))), MI300X)
     assert (run.compute.device, run.compute.dtype, run.compute.tf32) == ("cuda", "bf16", False)
-    assert kernel_plan(run.compute, run.model, MI300X).attention == "documents"
+    assert kernel_plan(run.compute, run.model, MI300X, tiny.tiny_model(), unpacked=0, free=0).attention == "documents"
     with pytest.raises(InputError, match="--device xpu: must be"):
         manifests.resolve(load_manifest(manifests.write(tmp_path, manifests.small())), MI300X, Overrides(device="xpu"))
 

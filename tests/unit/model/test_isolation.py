@@ -180,7 +180,9 @@ FAR = 300
 
 def prepared(name: str) -> tuple[Any, KernelPlan]:
     model = hybrid(name).requires_grad_(False)
-    return model, apply_kernels(kernel_plan(COMPUTE, MODEL, CPU), model, COMPUTE, CPU)
+    plan = kernel_plan(COMPUTE, MODEL, CPU, model, unpacked=0, free=0)
+    apply_kernels(plan, model, COMPUTE)
+    return model, plan
 
 
 IN_LAYOUTS: list[tuple[str, Layout]] = [(name, "padded") for name in HYBRIDS]

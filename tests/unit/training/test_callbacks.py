@@ -23,11 +23,10 @@ from expert_cli.manifest.keys.log_save_eval import LogSaveEvalConfig
 from expert_cli.manifest.reader import load_manifest
 from expert_cli.model.flat_parameters import FlatParameters
 from expert_cli.model.flops import Flops
-from expert_cli.runs.fit_result import Done
 from expert_cli.runs.metrics import read_json
 from expert_cli.training import arguments
 from expert_cli.training.arguments import training_arguments
-from expert_cli.training.callbacks import MetricsCallback, StepCallback, seed_of
+from expert_cli.training.callbacks import Done, MetricsCallback, StepCallback, seed_of
 from expert_cli.training.health import TrainingHealth, TrainingState
 from expert_cli.training.step_timer import StepTimer
 from expert_cli.training.trainer import ExpertTrainer

@@ -40,6 +40,16 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.skipif(os.name != "posix", reason="pipes have no names there")
+def test_a_pipe_is_written_to_and_stays(tmp_path: Path) -> None:
+    """As /dev/null and /dev/full are, which root could replace by a file."""
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    write_text(tmp_path / "pipe", "words")
+    assert (os.read(reader, 9), (tmp_path / "pipe").is_fifo()) == (b"words", True)
+    os.close(reader)
+
+
 def test_json_that_is_nested_too_deeply_is_no_json() -> None:
     with pytest.raises(ValueError, match="nested too deeply"):
         parse_json("[" * 200_000)

@@ -14,7 +14,7 @@ from expert_cli.errors import InputError
 from expert_cli.evaluation.verifiers.case import Case, Example, Grade, Stopped, readable
 from expert_cli.evaluation.verifiers.sandbox.child_process import Worker, require_packages
 from expert_cli.inference.vote import same_as
-from expert_cli.utils.files import no_number, unique_keys
+from expert_cli.utils.files import strict_json
 
 
 class JsonCase(Case):
@@ -80,11 +80,9 @@ def difference(value: Any, expected: Any, place: str = "", *, subset: bool = Fal
 def _parse(answer: str) -> Any:
     """Parse strictly: no NaN, no repeated key. Raises `Stopped`."""
     try:
-        return json.loads(answer, object_pairs_hook=unique_keys, parse_constant=no_number)
+        return strict_json(answer.encode())
     except ValueError as error:
-        raise Stopped("invalid", str(error)) from error
-    except RecursionError as error:
-        raise Stopped("too_large", "nested too deep") from error
+        raise Stopped("too_large" if "recursion" in str(error) else "invalid", str(error)) from error
 
 
 _WORKER = Worker(f"{__name__}:judge", "jsonschema_rs")

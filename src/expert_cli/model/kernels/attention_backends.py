@@ -133,13 +133,13 @@ def loaded_with(asked: Attention) -> str | None:
 
 
 def choose_attention(
-    asked: Attention, device: DeviceName, dtype: Dtype, machine: Machine, model: Any = None
+    asked: Attention, device: DeviceName, dtype: Dtype, machine: Machine, model: Any
 ) -> tuple[AttentionBackend, str]:
-    """Return the back end for a setting on a machine, and the reason. model: transformers'; None: one that nothing refuses."""
+    """Return the back end for a setting on a machine, and the reason. model: transformers'."""
     words = []
     for backend in [backend for backend in BACKENDS if backend.asked_by == asked]:
         lack = backend.lacks(device, dtype, machine)
-        reason = lack or ("" if model is None else backend.refuses(model))
+        reason = lack or backend.refuses(model)
         if not reason:
             break  # at the latest at SDPA or eager, which lack and refuse nothing
         if not lack or device != "cpu":  # nobody on a CPU waits for a GPU's kernels

@@ -16,7 +16,7 @@ from expert_cli.model.flops import attention_layers
 from expert_cli.model.kernels import attention
 from expert_cli.model.kernels.attention_backends import attention_backend, choose_attention
 from expert_cli.model.kernels.chunked_loss import can_skip_logits
-from expert_cli.model.kernels.dequantize import copy_bytes, dequantize_linears
+from expert_cli.model.kernels.dequantize import dequantize_linears
 from expert_cli.model.kernels.lora import fuse, patch_dora
 from expert_cli.model.layers import recurrent_layers
 from expert_cli.model.loading.quantize import DTYPES
@@ -66,50 +66,47 @@ class KernelPlan:
         return {name: asdict(kernel) for name, kernel in self.lines.items()}
 
 
-def kernel_plan(compute: ComputeConfig, model: ModelConfig, machine: Machine) -> KernelPlan:
-    """Return the plan before the model is there; `apply_kernels` adds what only the model tells."""
-    backend, why = choose_attention(compute.attention, compute.device, compute.dtype, machine)
-    fused = _fused(compute)
+def kernel_plan(
+    compute: ComputeConfig, model: ModelConfig, machine: Machine, base: Any, *, unpacked: int, free: int
+) -> KernelPlan:
+    """Return the plan for a base model, on the meta device too; `apply_kernels` makes it real.
+
+    unpacked: bytes that unpacked 4-bit weights take (0: none are quantized); free: of the device beside the base model.
+    """
+    used, layout, why = _attention(compute, machine, base)
+    fused = _fused(compute, base.config.model_type)
     quantized = "NF4, double quantization" if model.quantization == "int4" else "as the manifest says"
     lines = {
         "device": Kernel(compute.device, machine.words_of(compute.device)),
         "weights": Kernel(model.quantization, quantized),
         "dtype": Kernel(compute.dtype, "as asked, or the best that this machine does"),
         "tf32": Kernel("on" if compute.tf32 else "off", "of fp32 matrix products; bf16 ones do not need it"),
-        "attention": Kernel(backend.name, why),
+        "attention": Kernel(used, why),
         "loss": Kernel("chunked", "head and cross-entropy in chunks, only where a token is trained"),
-        "compile": Kernel(compute.compile_backend, f"every decoder layer, mode {compute.compile_mode}"),
+        "compile": Kernel("off", "not asked for"),
         "fused": fused,
     }
-    if not compute.torch_compile:
-        lines["compile"] = Kernel("off", "not asked for")
-    return KernelPlan(backend.name, backend.layout, False, False, fused.used == LIGER, compute.torch_compile, lines)
+    if compute.torch_compile:
+        lines["compile"] = Kernel(compute.compile_backend, f"every decoder layer, mode {compute.compile_mode}")
+    if unpacked:
+        lines["copy"] = _copy(compute, unpacked, free)
+    if layers := recurrent_layers(base):
+        state = f"{len(layers)} of the model's layers carry a state, which no mask keeps apart; rows are padded on the right"
+        lines["recurrence"] = Kernel("one document a row", state)
+    name = attention_name(base.config) if used == "off" else used
+    is_copied = unpacked > 0 and lines["copy"].used != "off"
+    return KernelPlan(name, layout, is_copied, False, fused.used == LIGER, compute.torch_compile, lines)
 
 
-def apply_kernels(plan: KernelPlan, model: Any, compute: ComputeConfig, machine: Machine) -> KernelPlan:
-    """Make the plan's choices real on a base model without adapter and return the plan with what was possible."""
-    plan = _for_weights(plan, copy_bytes(model), compute, free_bytes(compute.device))
+def apply_kernels(plan: KernelPlan, base: Any, compute: ComputeConfig) -> None:
+    """Make the plan's choices real on a base model without adapter."""
     if plan.dequantized:
         on_trial = compute.device != "cpu" and (compute.dequantized_copy, compute.on_oom) == ("auto", "fit")
-        dequantize_linears(model, DTYPES[compute.dtype], keep_packed=on_trial)
-    plan = _for_model(plan, model, compute, machine)
+        dequantize_linears(base, DTYPES[compute.dtype], keep_packed=on_trial)
     if plan.fused:
-        apply_liger(model)
-    if plan.attention != attention_name(model.config):
-        attention.use(model, plan.attention)
-    return plan
-
-
-def predict_kernels(
-    plan: KernelPlan, model: Any, compute: ComputeConfig, machine: Machine, *, dequantized_bytes: int, free: int
-) -> KernelPlan:
-    """Return the plan as `apply_kernels` and `apply_adapter_kernels` would leave it, for a model on the meta device.
-
-    dequantized_bytes: what dequantized 4-bit weights would take (0: none are quantized); free: bytes of the device beside
-    the base model.
-    """
-    plan = _for_weights(plan, dequantized_bytes, compute, free)
-    return apply_adapter_kernels(_for_model(plan, model.get_base_model(), compute, machine), model, compute)
+        apply_liger(base)
+    if plan.attention != attention_name(base.config):
+        attention.use(base, plan.attention)
 
 
 def apply_adapter_kernels(plan: KernelPlan, model: Any, compute: ComputeConfig) -> KernelPlan:
@@ -145,45 +142,36 @@ def free_bytes(device: str) -> int:
     return DEVICES[device].memory()[0]
 
 
-def _fused(compute: ComputeConfig, model_type: str = "") -> Kernel:
-    """Return what fuses norms, rotary embeddings and activations of a model ("": of any)."""
+def _fused(compute: ComputeConfig, model_type: str) -> Kernel:
+    """Return what fuses norms, rotary embeddings and activations of a model."""
     if compute.fused_kernels == "off":
         return Kernel("off", "switched off")
     if compute.device == "cpu":
         return Kernel("off", "Liger has no kernels for a CPU")
     if not has_package("liger_kernel"):
         return Kernel("off", 'liger-kernel is not installed (pip install "expert-cli[kernels]")')
-    if model_type and not liger_knows(model_type):  # it would leave the model as it is, in silence
+    if not liger_knows(model_type):  # it would leave the model as it is, in silence
         return Kernel("off", f"Liger has no kernels for {model_type}")
     return Kernel(LIGER, "Liger's norms, rotary embeddings and activations")
 
 
-def _for_model(plan: KernelPlan, model: Any, compute: ComputeConfig, machine: Machine) -> KernelPlan:
-    """Return the plan with the best that this model can take, and what keeps documents apart in layers that do not attend."""
-    fused = _fused(compute, model.config.model_type)
-    plan = plan.with_line("fused", fused.used, fused.reason, fused=fused.used == LIGER)
-    if layers := recurrent_layers(model):
-        why = f"{len(layers)} of the model's layers carry a state, which no mask keeps apart; rows are padded on the right"
-        plan = plan.with_line("recurrence", "one document a row", why)
-    own = attention_name(model.config)
-    if not attention_layers(model.config.get_text_config()):
-        return plan.with_line("attention", "off", "no layer attends", attention=own, layout="padded")
-    if layers:
-        return plan.with_line("attention", own, "one document a row", attention=own, layout="padded")
-    backend, why = choose_attention(compute.attention, compute.device, compute.dtype, machine, model)
+def _attention(compute: ComputeConfig, machine: Machine, base: Any) -> tuple[str, Layout, str]:
+    """Return the best back end that a model can take, "off" where none of its layers attends, its layout, and why."""
+    own = attention_name(base.config)
+    if not attention_layers(base.config.get_text_config()):
+        return "off", "padded", "no layer attends"
+    if recurrent_layers(base):
+        return own, "padded", "one document a row"
+    backend, why = choose_attention(compute.attention, compute.device, compute.dtype, machine, base)
     # where no kernel knows documents it is the model's own, which is not SDPA in every architecture
-    name = own if backend.name == "sdpa" else backend.name
-    return plan.with_line("attention", name, why, attention=name, layout=backend.layout)
+    return own if backend.name == "sdpa" else backend.name, backend.layout, why
 
 
-def _for_weights(plan: KernelPlan, needed: int, compute: ComputeConfig, free: int) -> KernelPlan:
-    """Return the plan with whether 4-bit weights are unpacked once: where that was asked for or there is room."""
-    if not needed:
-        return plan
+def _copy(compute: ComputeConfig, unpacked: int, free: int) -> Kernel:
+    """Return whether 4-bit weights are unpacked once: where that was asked for or there is room."""
     asked = compute.dequantized_copy
-    room = f"{needed / 2**20:,.0f} MB, {free / 2**20:,.0f} MB are free"
-    if asked == "never" or (asked == "auto" and free < SPARE * needed):
+    room = f"{unpacked / 2**20:,.0f} MB, {free / 2**20:,.0f} MB are free"
+    if asked == "never" or (asked == "auto" and free < SPARE * unpacked):
         why = "as asked" if asked == "never" else f"an unpacked copy takes {room}"
-        return plan.with_line("copy", "off", f"{why}: weights are unpacked at every step")
-    why = f"NF4 unpacked once instead of at every step ({room})"
-    return plan.with_line("copy", compute.dtype, why, dequantized=True)
+        return Kernel("off", f"{why}: weights are unpacked at every step")
+    return Kernel(compute.dtype, f"NF4 unpacked once instead of at every step ({room})")

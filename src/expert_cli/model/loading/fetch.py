@@ -28,7 +28,6 @@ from expert_cli.utils.object_storage import forbidden_by
 from expert_cli.utils.reporter import Reporter
 
 _WANTED = ["*.safetensors", "*.json", "*.jinja", "*.txt", "tokenizer.model"]
-_UNWANTED = ["*/*", "*.py", "*.bin", "*.pt", "*.pth"]
 
 
 def fetch_snapshot(model_id: str, *, offline: bool) -> Path:
@@ -38,7 +37,7 @@ def fetch_snapshot(model_id: str, *, offline: bool) -> Path:
     http_error: Any = next(base for base in errors.HfHubHTTPError.__mro__ if base.__name__ == "HTTPError")
     try:
         found = huggingface_hub.snapshot_download(
-            model_id, allow_patterns=_WANTED, ignore_patterns=_UNWANTED, local_files_only=bool(forbidden)
+            model_id, allow_patterns=_WANTED, ignore_patterns="*/*", local_files_only=bool(forbidden)
         )
     except (OSError, ValueError, RuntimeError, http_error) as error:
         raise _hub_problem(model_id, error, forbidden) from error

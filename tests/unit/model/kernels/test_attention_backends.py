@@ -62,7 +62,7 @@ CHOSEN: dict[str, tuple[Attention, Dtype, Machine, str, str]] = {
 
 @pytest.mark.parametrize(("asked", "dtype", "here", "name", "why"), CHOSEN.values(), ids=CHOSEN.keys())
 def test_it_is_the_best_that_is_there(asked: Attention, dtype: Dtype, here: Machine, name: str, why: str) -> None:
-    chosen, reason = choose_attention(asked, "cuda" if here.gpus else "cpu", dtype, here)
+    chosen, reason = choose_attention(asked, "cuda" if here.gpus else "cpu", dtype, here, tiny.tiny_model())
     assert chosen.name == name
     assert why in reason
     assert chosen.reason in reason

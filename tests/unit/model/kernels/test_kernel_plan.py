@@ -16,7 +16,8 @@ from expert_cli.config.run_config import ModelConfig
 from expert_cli.manifest.keys.compute import ComputeConfig
 from expert_cli.model.adapter import add_adapter
 from expert_cli.model.kernels import kernel_plan as planning
-from expert_cli.model.kernels.kernel_plan import apply_adapter_kernels, apply_kernels, kernel_plan, predict_kernels
+from expert_cli.model.kernels.dequantize import copy_bytes
+from expert_cli.model.kernels.kernel_plan import apply_adapter_kernels, apply_kernels, kernel_plan
 from tests import run_blocks, tiny
 from tests.adapted import loaded
 from tests.machines import CPU as HERE
@@ -40,7 +41,8 @@ def test_norms_and_activations_are_fused_by_what_is_there(
     monkeypatch: pytest.MonkeyPatch, compute: ComputeConfig, packages: tuple[str, ...], used: str, why: str
 ) -> None:
     monkeypatch.setattr(planning, "has_package", lambda package: package in packages)
-    line = kernel_plan(compute, MODEL, H200).lines["fused"]
+    monkeypatch.setattr(planning, "liger_knows", lambda _: True)
+    line = kernel_plan(compute, MODEL, H200, tiny.tiny_model(), unpacked=0, free=0).lines["fused"]
     assert line.used == used
     assert why in line.reason
 
@@ -59,7 +61,8 @@ def test_norms_and_activations_are_fused_by_what_is_there(
 def test_plain_lora_is_fused_and_dora_is_ours(change: dict[str, Any], kind: Any, *, is_fused: bool) -> None:
     model = add_adapter(tiny.tiny_model(), replace(run_blocks.ADAPTER, type=kind))
     compute = replace(CPU, **change)
-    plan = apply_adapter_kernels(kernel_plan(compute, MODEL, HERE), model, compute)
+    plan = kernel_plan(compute, MODEL, HERE, model.get_base_model(), unpacked=0, free=0)
+    plan = apply_adapter_kernels(plan, model, compute)
     assert ("lora" in plan.lines) == is_fused
     assert bool(getattr(model, "dora_layers", ())) == (kind == "dora" and not compute.fsdp)
 
@@ -74,14 +77,12 @@ def test_liger_is_used_and_counted_on_for_what_it_knows(monkeypatch: pytest.Monk
     for name, module in (("liger_kernel", package), (package.__name__, package), (inside.__name__, inside)):
         monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.setattr(planning, "has_package", lambda name: name == "liger_kernel")
-    monkeypatch.setattr(planning, "free_bytes", lambda _: 0)
-    model = add_adapter(tiny.tiny_model(), run_blocks.ADAPTER)
-    plan = kernel_plan(GPU, MODEL, H200)
-    assert plan.lines["fused"].used == "liger"
-    found = predict_kernels(plan, model, GPU, H200, dequantized_bytes=0, free=0)
-    assert (found.fused, found.lines["fused"].used) == (known, "liger" if known else "off")
-    assert ("no kernels for llama" in found.lines["fused"].reason) is not known
-    assert apply_kernels(plan, model.get_base_model(), GPU, H200).fused == (taken == [model.get_base_model()]) == known
+    base = tiny.tiny_model()
+    plan = kernel_plan(GPU, MODEL, H200, base, unpacked=0, free=0)
+    assert (plan.fused, plan.lines["fused"].used) == (known, "liger" if known else "off")
+    assert ("no kernels for llama" in plan.lines["fused"].reason) is not known
+    apply_kernels(plan, base, GPU)
+    assert taken == [base] * known
 
 
 COPIES: dict[str, tuple[Any, int, bool]] = {
@@ -93,12 +94,10 @@ COPIES: dict[str, tuple[Any, int, bool]] = {
 
 
 @pytest.mark.parametrize(("asked", "free", "dequantized"), COPIES.values(), ids=COPIES.keys())
-def test_the_copy_is_made_where_it_is_asked_or_fits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: Any, free: int, dequantized: bool
-) -> None:
-    monkeypatch.setattr(planning, "free_bytes", lambda _: free)
+def test_the_copy_is_made_where_it_is_asked_or_fits(tmp_path: Path, asked: Any, free: int, dequantized: bool) -> None:
     compute = replace(CPU, dequantized_copy=asked)
     model = loaded(tiny.tiny_model_folder(tmp_path), "int4", torch.bfloat16)
-    plan = apply_kernels(kernel_plan(compute, MODEL, HERE), model, compute, HERE)
+    plan = kernel_plan(compute, MODEL, HERE, model, unpacked=copy_bytes(model), free=free)
+    apply_kernels(plan, model, compute)
     assert plan.dequantized is (plan.lines["copy"].used == "bf16") is dequantized
     assert any(isinstance(module, Linear4bit) for module in model.modules()) is not dequantized

@@ -212,13 +212,6 @@ def build(target: Path) -> None:
     (target / "weights").write_text("good", encoding="utf-8")
 
 
-def test_built_once(tmp_path: Path) -> None:
-    folder = tmp_path / "deep" / "entry"
-    assert materialize(folder, build, NullReporter()) == {"weights": SHA_OF_GOOD}
-    assert materialize(folder, lambda _: pytest.fail("built again"), NullReporter()) == {"weights": SHA_OF_GOOD}
-    assert sorted(path.name for path in folder.parent.iterdir()) == ["entry", "entry.lock"]
-
-
 @pytest.mark.parametrize(
     ("damage", "words"),
     [

@@ -20,7 +20,7 @@ from expert_cli.evaluation.verifiers.contents import Way, graph_contents
 from expert_cli.evaluation.verifiers.query_rows import TEXTS, Row, split, tokens, without, words
 from expert_cli.evaluation.verifiers.sandbox import child_process
 from expert_cli.evaluation.verifiers.sandbox.sqlite import QueryJudge, ReadOnly
-from expert_cli.utils.files import unique_keys
+from expert_cli.utils.files import strict_json
 
 _CALL = "SELECT cypher(?)"
 _WRITES = frozenset(("CREATE", "MERGE", "SET", "DELETE", "DETACH", "REMOVE", "DROP", "FOREACH"))
@@ -78,7 +78,7 @@ class CypherJudge(QueryJudge):
         try:
             asked = _EXTREME.sub(r"\1(coalesce(\2, null))", query)
             ((document,),) = guard.run(_CALL, (asked,), timeout_s=timeout_s)
-            found = json.loads(document, object_pairs_hook=unique_keys)  # Neo4j refuses repeated column names, too
+            found = strict_json(document.encode())  # Neo4j refuses repeated column names, too
             lacks = _RUNS_WRONGLY.search(plain)
         except (TypeError, ValueError) as error:
             raise Stopped("invalid", f"the result cannot be read: {error}") from error
