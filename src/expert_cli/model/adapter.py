@@ -23,12 +23,12 @@ from expert_cli.utils.text import change, first_line
 def add_adapter(
     model: PreTrainedModel, adapter: AdapterConfig, token_rows: Mapping[str, Sequence[int]] | None = None
 ) -> PeftModel:
-    """Return the model with an adapter whose tensors are fp32, fresh or those of `init_adapter`; only they require gradients.
+    """Return the model with an adapter in fp32, new or loaded from `init_adapter`; only its tensors require gradients.
 
-    token_rows: rows of embedding and head that are trained, too, by the module's name; they begin as the base model has them.
-    fp32 matters: DoRA's magnitudes are near 1, and in bf16 a usual step rounds to no change at all. Random tensors come
-    from torch's global generator. Raises InputError for target modules that the model does not have, or that peft refuses,
-    and for an `init_adapter` with other tensors than these.
+    token_rows: rows of embedding and head that are trained, too, by module name; they begin with the base model's values. fp32
+    matters: DoRA's magnitudes are near 1, and in bf16 a usual step rounds to no change at all. Random tensors come from
+    torch's global generator. Raises InputError for target modules that the model lacks or peft refuses, and for an
+    `init_adapter` with different tensors.
     """
     targets = _targets(model, adapter.target_modules)
     try:
@@ -37,7 +37,7 @@ def add_adapter(
         words = f"{model.config.model_type} takes no {adapter.type} adapter on these layers: {first_line(error)}"
         raise InputError(words, 'name other target_modules, or write "adapter_type": "lora"') from error
     for parameter in adapted.parameters():
-        if parameter.requires_grad:  # PEFT widens those of an adapter alone
+        if parameter.requires_grad:  # PEFT converts only the adapter's
             parameter.data = parameter.data.float()
     if adapter.init_adapter is not None:
         _take_tensors(adapted, find_adapter(adapter.init_adapter).adapter)
@@ -45,15 +45,15 @@ def add_adapter(
 
 
 def adapter_parts(model: PeftModel) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-    """Return the adapter's tensors, by the names PEFT saves them under, and its config as adapter_config.json has it."""
-    # "auto" would ask the hub whether the base model's vocabulary has grown.
+    """Return the adapter's tensors under PEFT's names, and its config as in adapter_config.json."""
+    # "auto" would ask the hub whether the base model's vocabulary has been resized.
     tensors: dict[str, torch.Tensor] = get_peft_model_state_dict(model, save_embedding_layers=False)
     config = {**model.peft_config[model.active_adapter].to_dict(), "inference_mode": True}
     return tensors, {name: sorted(value) if isinstance(value, set) else value for name, value in config.items()}
 
 
 def load_adapter(model: PeftModel, tensors: Mapping[str, torch.Tensor]) -> None:
-    """Put tensors into the adapter. Raises ValueError where a name or a shape differs."""
+    """Load tensors into the adapter. Raises ValueError if a name or shape differs."""
     wanted, found = (
         {name: tuple(one.shape) for name, one in some.items()} for some in (adapter_parts(model)[0], tensors)
     )
@@ -64,7 +64,7 @@ def load_adapter(model: PeftModel, tensors: Mapping[str, torch.Tensor]) -> None:
 
 
 def _take_tensors(model: PeftModel, folder: Path) -> None:
-    """Put the tensors of an adapter's folder into the model's. Raises InputError where a name or a shape differs."""
+    """Load the tensors of an adapter folder into the model. Raises InputError if a name or shape differs."""
     try:
         tensors = load_file(folder / WEIGHTS)
     except (OSError, SafetensorError) as error:
@@ -83,7 +83,7 @@ def magnitudes(model: PeftModel) -> dict[str, torch.Tensor]:
 
 
 def linear_names(model: torch.nn.Module) -> list[str]:
-    """Return the last name parts that only linear layers have, the head left out (Zamba2 numbers some as its layers)."""
+    """Return the last name parts of all linear layers but the head (Zamba2 gives some the same numbers as its layers)."""
     head = getattr(model, "get_output_embeddings", lambda: None)()
     linear: set[str] = set()
     others: set[str] = set()
@@ -94,7 +94,7 @@ def linear_names(model: torch.nn.Module) -> list[str]:
 
 
 def fused_experts(model: torch.nn.Module) -> list[str]:
-    """Return the last name parts of weights that hold a matrix for each expert, which are no linear layers."""
+    """Return the last name parts of weights with a matrix for each expert, which are not linear layers."""
     named = ((name, [*parameter.shape]) for name, parameter in model.named_parameters())
     return sorted({name.rsplit(".", 1)[-1] for name, shape in named if len(shape) == 3 and 1 not in shape})
 
@@ -104,7 +104,7 @@ def _targets(model: PreTrainedModel, wanted: Sequence[str]) -> list[str]:
     available = [name for name in linear_names(model) if name not in passed_by]
     if tuple(wanted) == ("all-linear",):
         return available
-    # a layer that carries a state may read weights itself, past an adapter
+    # a recurrent layer may read weights directly, without an adapter
     paths = [name for name, _ in model.named_modules() if name.rsplit(".", 1)[-1] not in passed_by]
     missing = [name for name in wanted if not any(re.search(rf"(^|\.){re.escape(name)}$", path) for path in paths)]
     if missing:
@@ -123,7 +123,7 @@ def _targets(model: PreTrainedModel, wanted: Sequence[str]) -> list[str]:
 
 
 def _config(adapter: AdapterConfig, targets: list[str], token_rows: Mapping[str, Sequence[int]] | None) -> LoraConfig:
-    alpha: Any = adapter.alpha  # peft computes with any number, and declares int
+    alpha: Any = adapter.alpha  # peft accepts any number, but declares int
     return LoraConfig(
         task_type=TaskType.CAUSAL_LM,
         target_modules=targets,

@@ -1,4 +1,4 @@
-"""The adapter as two flat buffers, values and gradients: one kernel each zeroes, reduces, scales and updates all tensors."""
+"""Keeps the adapter in two flat buffers, so that one kernel zeroes, reduces, scales or updates all of its tensors."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from expert_cli._compat import norms
 
 WATCHED_STEPS = 3
 _MOMENTS = {"adamw": 2, "lion": 1, "rmsprop": 1, "adagrad": 1, "sgd": 0}
-"""Tensors as large as the parameter that an optimizer keeps of it; Adafactor keeps a row and a column."""
+"""Tensors of the parameter's size in an optimizer's state; Adafactor keeps a row and a column."""
 
 
 class FlatParameters:
-    """The trained tensors of a model, fp32, and their gradients as views of two flat buffers.
+    """The trained tensors of a model, fp32, and their gradients, as views of two flat buffers.
 
-    flat: the parameter [numbers] that the optimizer is given; gradient: its own. Both buffers are written to, never replaced: a
-    CUDA graph holds their addresses.
+    flat: the parameter [numbers] for the optimizer; gradient: its gradient. Both buffers are modified in place, never
+    replaced, because CUDA graphs hold their addresses.
     """
 
     def __init__(self, named: Iterable[tuple[str, torch.nn.Parameter]]) -> None:
-        """Take the parameters that are trained; their values become views."""
+        """Take the trained parameters; their values become views."""
         pairs = [(name, parameter) for name, parameter in named if parameter.requires_grad]
         self.parameters = [parameter for _, parameter in pairs]
         self._layer_of = [name.split(".lora_")[0] for name, _ in pairs]
@@ -36,7 +36,7 @@ class FlatParameters:
         self._steps = 0
 
     def clip(self, largest: float) -> torch.Tensor:
-        """Scale gradients to a common norm of at most `largest` (0: none); return the norms before, [1 + tensors]."""
+        """Scale gradients to a common norm of at most `largest` (0: never); return the norms before, [1 + tensors]."""
         each = norms([parameter.grad for parameter in self.parameters if parameter.grad is not None])
         total = torch.linalg.vector_norm(each)
         if largest > 0:
@@ -44,10 +44,10 @@ class FlatParameters:
         return torch.cat([total.unsqueeze(0), each])
 
     def dead_layers(self, norms: torch.Tensor) -> list[str]:
-        """Take each tensor's norm of one more step, on the CPU, [tensors]; after 3 steps return the layers without gradients.
+        """Take the norms of a further step, on the CPU, [tensors]; after 3 steps return the layers without gradients.
 
-        LoRA's A has none in the first step, when B is zero; a layer whose A and B both have none is cut off from the loss.
-        Single rows of an embedding (`trainable_tokens_delta`) have none where no document of these steps holds the token.
+        LoRA's A has none in the first step, because B is zero; a layer without gradients in A and B is disconnected from the
+        loss. Rows of an embedding (`trainable_tokens_delta`) have none if the documents of these steps lack the token.
         """
         moved = norms != 0
         self._moved = moved if self._moved is None else self._moved | moved
@@ -61,7 +61,7 @@ class FlatParameters:
 
 
 def optimizer_bytes(parameter: torch.Tensor, optimizer: str) -> int:
-    """Return the bytes of the state that an optimizer, by its name, keeps of a parameter."""
+    """Return the bytes of an optimizer's state for a parameter."""
     moments = next((count for name, count in _MOMENTS.items() if name in optimizer), 0)
     if "8bit" in optimizer:
         return moments * (parameter.numel() + 4 * parameter.numel() // 256)

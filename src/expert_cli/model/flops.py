@@ -1,4 +1,4 @@
-"""How much arithmetic a trained token costs, and what share of the hardware's peak a run reaches (MFU)."""
+"""Computes the arithmetic of a trained token, and the share of the hardware's peak that a run reaches (MFU)."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ PEAK_TFLOPS: Mapping[str, float] = {
     "RTX 3090": 71.0,
     "T4": 65.0,
 }
-"""Dense bf16 (T4: fp16) with fp32 sums, from NVIDIA's datasheets, in TFLOP/s. A longer name is looked for first."""
+"""Dense bf16 (T4: fp16) with fp32 sums, from NVIDIA's datasheets, in TFLOP/s. Longer names are compared first."""
 _ANOTHER_CARD = re.compile(r"\b(?:Ti|SUPER|D|Laptop|Max-Q|NVL|MIG)\b", re.IGNORECASE)
-"""Words that make of a name another card, or a part of one."""
+"""Words that mark another card, or a part of one."""
 
 
 def peak_flops(gpu: str) -> float | None:
-    """Return the peak of a card in FLOP/s, None for one that is not in the table."""
+    """Return the peak of a card in FLOP/s, None for an unknown card."""
     found = [known for known in PEAK_TFLOPS if re.search(rf"\b{known}\b", gpu)]
     if not found or _ANOTHER_CARD.search(gpu):
         return None
@@ -38,25 +38,25 @@ def peak_flops(gpu: str) -> float | None:
 
 @dataclass(frozen=True)
 class Flops:
-    """Floating-point operations of a real token, and what a token adds whose loss is taken: it goes through the head."""
+    """Floating-point operations of a token, and those that a trained token adds in the head."""
 
     per_token: float
     per_trained_token: float
 
     def of(self, real: int, trained: int) -> float:
-        """Return the operations that so many tokens cost."""
+        """Return the operations of some tokens."""
         return real * self.per_token + trained * self.per_trained_token
 
 
 def flops(model: Any, lengths: LengthHistogram, *, recomputed: bool) -> Flops:
-    """Return what training an adapter on a frozen base costs, forward and backward.
+    """Return the cost of training an adapter on a frozen base, forward and backward.
 
         a token           4 N_linear + 6 N_adapter + 6 S_eff heads head_dim layers
         a trained token   4 V H more
 
-    Frozen weights need no gradient of their own, hence 4, not 6, as in transformers' total_flos. S_eff = sum(length^2) /
-    sum(length) over the documents, `lengths`. recomputed: activation checkpointing adds the forward pass again. Of layers that
-    do not attend a state's update or a convolution is left out.
+    Frozen weights need no gradients, hence 4, not 6, as in transformers' total_flos. S_eff = sum(length^2) / sum(length) over
+    the documents, `lengths`. recomputed: gradient checkpointing adds the forward pass again. State updates and convolutions of
+    layers without attention are not counted.
     """
     config = model.config.get_text_config()
     linear = sum(layer.in_features * layer.out_features for layer in frozen_linears(model))
@@ -69,20 +69,20 @@ def flops(model: Any, lengths: LengthHistogram, *, recomputed: bool) -> Flops:
 
 
 def frozen_linears(model: Any) -> list[torch.nn.Linear]:
-    """Return the linear layers of the base but its head, 4-bit ones too: in_features x out_features counts their weights."""
+    """Return the base's linear layers but the head; in_features x out_features counts weights, of 4-bit ones too."""
     head = base_layer(model.get_output_embeddings())
     linear = [module for module in model.modules() if isinstance(module, torch.nn.Linear) and module is not head]
     return [layer for layer in linear if not any(p.requires_grad for p in layer.parameters())]
 
 
 def attention_layers(config: Any) -> int:
-    """Return how many layers attend; in hybrid models, others carry a state or are feed-forward alone."""
+    """Return the number of layers with attention; hybrid models also have recurrent and pure feed-forward layers."""
     kinds = getattr(config, "layer_types", None) or ["full_attention"] * config.num_hidden_layers
     return sum(kind not in ("linear_attention", "conv", "mlp", "moe") for kind in kinds)
 
 
 def head_widths(config: Any) -> tuple[int, int]:
-    """Return the widths of all query heads and of all key heads together; zeros where no layer attends."""
+    """Return the total widths of query heads and of key heads; zeros without attention."""
     count = getattr(config, "num_attention_heads", 0)
     if not count:
         return 0, 0

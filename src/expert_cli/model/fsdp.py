@@ -1,12 +1,12 @@
-"""FSDP2 over a frozen base model: every process holds a share of its weights, and all of the adapter.
+"""FSDP2 over a frozen base model: every process holds a share of the base weights, and the whole adapter.
 
-    decoder layer    gathered for its forward pass, let go, gathered again for its backward pass
-    embedding        gathered while tokens are looked up
-    head             gathered while the loss is computed, where its gradient is made too
+    decoder layer    gathered for its forward pass, released, gathered again for its backward pass
+    embedding        gathered for the lookup of tokens
+    head             gathered for the loss and its gradient
 
-What is trained is a hundredth of the base and stays what it is without FSDP. (accelerate's own FSDP2 shards it as well: a
-bitsandbytes optimizer and the fused LoRA layers cannot read such tensors.) bitsandbytes' 4-bit weights are sharded as the
-bytes they are packed in; their scales, 0.13 bits a weight, stay whole.
+The trained tensors are a hundredth of the base and are not sharded. (accelerate's FSDP2 shards them, too: a bitsandbytes
+optimizer and the fused LoRA layers cannot read such tensors.) bitsandbytes' 4-bit weights are sharded as packed bytes; their
+scales, 0.13 bits a weight, stay whole.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from expert_cli.utils.distributed import world_size
 
 
 def require_processes(compute: ComputeConfig, count: int) -> None:
-    """Raise InputError where fsdp is asked for and a single process trains, or where accelerate shards the adapter too."""
+    """Raise InputError if fsdp is requested for a single process, or if accelerate would shard the adapter, too."""
     for variable, name in (("ACCELERATE_USE_FSDP", "FSDP"), ("ACCELERATE_USE_DEEPSPEED", "DeepSpeed")):
         if os.environ.get(variable, "").lower() == "true":
             raise InputError(
@@ -46,10 +46,10 @@ def require_processes(compute: ComputeConfig, count: int) -> None:
 
 
 def shard_base(model: PeftModel, device_type: str, *, full_logits: bool) -> None:
-    """Leave this process its share of the frozen weights of `model`, on its device, which holds no more than a layer whole.
+    """Keep this process's share of the frozen weights of `model` on its device, which never holds more than one whole layer.
 
     In place; all processes must call it, with the same weights. device_type: torch's. full_logits: the head's own forward pass
-    is used, so one that is the embedding as well stays whole.
+    is used, so a head that is tied to the embedding stays whole.
     """
     base: Any = model.get_base_model()
     device = torch.device(device_type)
@@ -57,7 +57,7 @@ def shard_base(model: PeftModel, device_type: str, *, full_logits: bool) -> None
     for parameter in trained:
         parameter.data = parameter.data.to(device)
     for layer in base.modules():
-        # plain tensors can be sharded; bitsandbytes adds the scales in each forward pass
+        # only plain tensors can be sharded; bitsandbytes adds the scales in each forward pass
         if isinstance(layer, Linear4bit):
             layer.weight = torch.nn.Parameter(layer.weight.data.as_subclass(torch.Tensor), requires_grad=False)
             layer.quant_state.to(device)
@@ -79,7 +79,7 @@ def shard_base(model: PeftModel, device_type: str, *, full_logits: bool) -> None
 
 @contextmanager
 def whole_head(base: Any) -> Iterator[Any]:
-    """Yield the head of a base model with its weight whole; all processes must ask. One that is not sharded is whole anyhow."""
+    """Yield the head of a base model with its whole weight; all processes must call it."""
     head, embedding = base.get_output_embeddings(), base.get_input_embeddings()
     holder = head if isinstance(head, FSDPModule) else embedding
     if not isinstance(base_layer(head).weight, DTensor):

@@ -1,12 +1,12 @@
-"""Proof, on the very model and back end of a run, that packed documents do not see each other.
+"""Proves, with the model and attention of the run, that packed documents do not affect each other.
 
     pack       A A A B B B B B C C C D D          read as in training
-    seen       a a a B B B B B c c c D D          every second document is another one: nothing else may change
-    alone      A A A | B B B B B | C C C | D D    each by transformers' own attention: packed, it must be the same
+    seen       a a a B B B B B c c c D D          every second document is changed: the others must not change
+    alone      A A A | B B B B B | C C C | D D    each by transformers' own attention: must equal the packed result
 
-`seen` is exactly 0 in any dtype where tokens meet in attention alone. They also meet where a whole batch is scaled or sorted
-at once (8-bit weights, experts): rows of a batch then change each other too, and so may documents, by rounding. `difference`
-is rounding: 1e-5, or what one rounding of the embeddings grows to on its way through this model in this dtype.
+`seen` is exactly 0 in any dtype if tokens interact in attention alone. They also interact where a whole batch is scaled or
+sorted at once (8-bit weights, experts): there the rows of any batch affect each other by rounding, and documents may, too.
+`difference` is rounding: 1e-5, or what one rounding of the embeddings grows to in this model and dtype.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from expert_cli.errors import EnvironmentProblem
 from expert_cli.model.kernels.attention import plain_attention, varlen_kwargs
 
 SHORT = (23, 61, 57, 9)
-"""Documents of like and of unlike lengths."""
+"""Documents of equal and different lengths."""
 BESIDE = (23, 57)
 """Documents beside a long one."""
 BEYOND = 8
-"""Tokens of a long document beyond the length from which another way through attention begins."""
+"""How many tokens a long document has beyond the length at which attention takes another path."""
 ROUNDING = 1e-5
 SLACK = 2.0
-"""What rounding makes is an estimate from one draw: so many times of it are allowed."""
+"""Rounding is estimated from one sample: allow so many times the estimate."""
 
 
 @dataclass(frozen=True)
 class Isolation:
-    """What was measured: norms of differences of the last hidden states, as shares of those states' own.
+    """Measured norms of differences in the last hidden states, as shares of their own norms.
 
-    seen: change of documents whose neighbors in the pack change; may_see: of documents whose neighbors in the batch do.
-    difference: of packed documents to the same ones alone; rounding: what rounding would make of it; 0: not measured.
+    seen: change of documents when their neighbors in the pack change; may_see: when their neighbors in the batch change.
+    difference: between packed documents and the same ones alone; rounding: its expected size; 0: not measured.
     """
 
     seen: float
@@ -49,13 +49,13 @@ class Isolation:
 
     @property
     def holds(self) -> bool:
-        """Whether documents do not see each other, and are what they are alone."""
+        """Whether documents do not affect each other, and equal those read alone."""
         allowed = SLACK * max(self.may_see, self.rounding) if self.may_see > ROUNDING else ROUNDING
         return self.seen <= allowed and self.difference <= max(ROUNDING, SLACK * self.rounding)
 
 
 def packs(longest: int, window: int | None, *, one_document: bool = False) -> list[tuple[int, ...]]:
-    """Return the lengths of documents that take every way through the layers which a run's documents take."""
+    """Return document lengths that use every code path of the run's documents."""
     found = [tuple(min(length, longest) for length in SHORT)]
     if window and window < longest:
         found.append((BESIDE[0], min(window + BEYOND, longest), BESIDE[1]))
@@ -71,7 +71,7 @@ def prove(
     one_document: bool = False,
     autocast: torch.dtype | None = None,
 ) -> None:
-    """Raise EnvironmentProblem where documents see each other, or are not what they are alone (`packs`)."""
+    """Raise EnvironmentProblem if documents affect each other, or differ from those read alone (`packs`)."""
     window = getattr(model.config.get_text_config(), "sliding_window", None)
     for lengths in packs(longest, window, one_document=one_document):
         found = measure_leakage(model, layout, lengths, autocast=autocast)
@@ -88,7 +88,7 @@ def prove(
 def measure_leakage(
     model: PreTrainedModel, layout: Layout, lengths: tuple[int, ...], *, autocast: torch.dtype | None = None
 ) -> Isolation:
-    """Read the forms and compare; the model's mode (train or eval) is kept. autocast: the dtype of a training step."""
+    """Run all forms and compare; the model's mode (train or eval) is kept. autocast: the dtype of a training step."""
     was_training, device = model.training, model.device
     model.eval()
     try:
@@ -113,7 +113,7 @@ def _measure(reader: _PackReader, dtype: torch.dtype) -> Isolation:
         alone = reader.alone(ids)
         difference = _share(alone, together)
         rounding = may_see = 0.0
-        if max(seen, difference) > ROUNDING:  # else no excuse is needed, and its forward passes are saved
+        if max(seen, difference) > ROUNDING:  # otherwise its forward passes are not needed
             may_see = reader.neighbors() if seen > ROUNDING else 0.0
             with _rounded_embeddings(reader.model, dtype):
                 rounding = _share(alone, reader.alone(ids))
@@ -121,7 +121,7 @@ def _measure(reader: _PackReader, dtype: torch.dtype) -> Isolation:
 
 
 class _PackReader:
-    """Reads the same documents in several forms; hidden states are fp32 [tokens, hidden size]."""
+    """Runs the same documents in several forms; hidden states are fp32 [tokens, hidden size]."""
 
     def __init__(self, model: PreTrainedModel, layout: Layout, lengths: tuple[int, ...]) -> None:
         self.model = model
@@ -142,7 +142,7 @@ class _PackReader:
         return torch.cat([self._hidden(ids[:, part], self._positions[:, part])[0] for part in self.documents])
 
     def neighbors(self) -> float:
-        """Return how a document changes where another row of its batch does."""
+        """Return how a document changes when another row of its batch changes."""
         longest = max(self.documents, key=lambda part: part.stop - part.start)
         ids, other = self.ids[:, longest], self.other[:, longest]
         positions = self._positions[:, longest].expand(2, -1)
@@ -157,7 +157,7 @@ class _PackReader:
 
 @contextmanager
 def _rounded_embeddings(model: PreTrainedModel, dtype: torch.dtype) -> Iterator[None]:
-    """Let the embeddings be off by up to one rounding each; TF32 keeps 10 bits of an fp32 number's 23."""
+    """Perturb the embeddings by up to one rounding each; TF32 keeps 10 of fp32's 23 bits."""
     is_tf32 = model.device.type == "cuda" and dtype == torch.float32 and torch.backends.cuda.matmul.allow_tf32
     epsilon = 2.0**-10 if is_tf32 else torch.finfo(dtype).eps
 
@@ -174,6 +174,6 @@ def _rounded_embeddings(model: PreTrainedModel, dtype: torch.dtype) -> Iterator[
 
 
 def _share(of: torch.Tensor, other: torch.Tensor) -> float:
-    """Return the norm of the difference as a share of the first one's; infinite where either is not finite."""
+    """Return the norm of the difference as a share of the first one's; infinite if either is not finite."""
     share = float((other - of).norm() / of.norm())
     return share if share == share else float("inf")  # noqa: PLR0124  not a number

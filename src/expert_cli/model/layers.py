@@ -1,4 +1,4 @@
-"""The layers of a model: which are its decoder layers, and what is recomputed, compiled, or carries a state."""
+"""Finds the decoder layers of a model, and those that are recomputed, compiled or recurrent."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from expert_cli.manifest.keys.compute import Checkpointing, ComputeConfig
 
 
 def decoder_layers(model: Any) -> list[Any]:
-    """Return the model's decoder layers in order, each whole: Zamba2 has layers within layers."""
+    """Return the model's decoder layers in order, outermost ones only: Zamba2 nests layers."""
     layers = {name: module for name, module in model.named_modules() if isinstance(module, GradientCheckpointingLayer)}
     return [layer for name, layer in layers.items() if not any(name.startswith(f"{other}.") for other in layers)]
 
 
 def set_checkpointing(model: Any, *, on: bool) -> bool:
-    """Switch recomputation in every layer that has been set up for it; return whether any was on."""
+    """Switch recomputation in every layer that supports it; return whether any was on."""
     layers = decoder_layers(model)
     was_on = any(layer.gradient_checkpointing for layer in layers)
     for layer in layers:
@@ -29,42 +29,42 @@ def set_checkpointing(model: Any, *, on: bool) -> bool:
 
 
 def enable_activation_checkpointing(model: PreTrainedModel, what: Checkpointing, *, reentrant: bool) -> None:
-    """Let the layers be recomputed in the backward pass instead of kept; "off" leaves their activations in memory.
+    """Enable gradient checkpointing in the layers; "off" keeps their activations in memory.
 
-    The random state is kept for the second time only where something is drawn: the capture of a CUDA graph forbids to read it.
+    The random state is restored only where something is drawn: reading it is forbidden while a CUDA graph is recorded.
     """
     if what == "off":
         return
-    # dropout of a module, or by the configuration, where layers read it
+    # dropout as a module, or read from the configuration
     settings = model.config.get_text_config().to_dict().items()
     draws = any(value for name, value in settings if "drop" in name or "jitter" in name) or has_dropout(model)
     model.activation_checkpointing_enable({"use_reentrant": reentrant, "preserve_rng_state": draws})
-    if not reentrant:  # only that form needs an input that asks for gradients, and the embeddings are frozen
+    if not reentrant:  # only the reentrant form needs an input with gradients, and the embeddings are frozen
         model.disable_input_require_grads()
 
 
 def has_dropout(model: nn.Module) -> bool:
-    """Whether a module of the model drops."""
+    """Whether a module of the model has dropout."""
     return any(isinstance(module, nn.Dropout) and module.p > 0 for module in model.modules())
 
 
 def compile_layers(model: Any, compute: ComputeConfig) -> None:
-    """Let every decoder layer be compiled when it is first called, where that is asked for."""
+    """Compile every decoder layer at its first call, if requested."""
     for layer in decoder_layers(model) if compute.torch_compile else ():
         layer.compile(backend=compute.compile_backend, mode=compute.compile_mode)
 
 
 def recurrent_layers(model: PreTrainedModel) -> list[Any]:
-    """Return the layers that carry a state along their row (gated DeltaNet, Mamba): those around a convolution over the tokens.
+    """Return the recurrent layers (gated DeltaNet, Mamba): those around a convolution over the tokens.
 
-    No mask keeps documents apart there, so such a model trains one document a row, padded on the right.
-    Some that carry one without it are not found (lightning attention): for these, `isolation` refuses what leaks.
+    No mask separates documents there, so such a model trains one document in each row, padded on the right. Recurrent layers
+    without a convolution are not found (lightning attention): `isolation` refuses them.
     """
     decoder: Any = model.get_decoder()
     return [m for m in decoder.modules() if any(isinstance(child, nn.Conv1d) for child in m.children())]
 
 
 def read_as_weights(layer: Any) -> set[str]:
-    """Return the linear layers whose weights a layer that carries a state reads itself, passing an adapter by."""
+    """Return the linear layers whose weights a recurrent layer reads directly, bypassing an adapter."""
     linear = {name for name, child in layer.named_children() if isinstance(child, nn.Linear)}
     return linear & set(re.findall(r"self\.(\w+)\.weight\b", inspect.getsource(type(layer))))

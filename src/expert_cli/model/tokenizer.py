@@ -1,4 +1,4 @@
-"""The tokenizer of a base model: its fast backend, the token that ends an answer, the chat template."""
+"""Loads the tokenizer of a base model, with the token that ends an answer and the chat template."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _PROBE = "Paris 4711"
 
 @dataclass(frozen=True)
 class TokenizerInfo:
-    """A tokenizer and what training needs to know of it.
+    """A tokenizer and what training needs to know about it.
 
-    backend: encodes; share it read-only. hf: the same one in transformers' clothes. eos: the token that ends an assistant
-    turn, the chat template's (<|im_end|>) where it differs from hf.eos_token. pad: may equal eos, since masking goes by
-    position. sha256: of tokenizer.json, chat template and end token.
+    backend: encodes; share it read-only. hf: the same in transformers' class. eos: the token that ends an assistant turn, the
+    chat template's (<|im_end|>) if it differs from hf.eos_token. pad: may equal eos, because masking is by position. sha256:
+    of tokenizer.json, chat template and end token.
     """
 
     backend: tokenizers.Tokenizer
@@ -36,14 +36,14 @@ class TokenizerInfo:
 
     @property
     def leading_token(self) -> str:
-        """The control tokens that the tokenizer itself puts before a text (BOS), "" if none."""
+        """The control tokens that the tokenizer itself puts before a text (BOS), "" for none."""
         encoded = self.backend.encode("a", add_special_tokens=True)
         marked = zip(encoded.tokens, encoded.special_tokens_mask, strict=True)
         return "".join(token for token, _ in takewhile(lambda pair: pair[1], marked))
 
 
 def load_tokenizer(folder: Path) -> TokenizerInfo:
-    """Return the tokenizer of a model folder, nothing fetched or run. Raises EnvironmentProblem, InputError."""
+    """Return the tokenizer of a model folder; nothing is downloaded or executed. Raises EnvironmentProblem, InputError."""
     try:
         hf = _loaded(folder)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, ImportError) as error:
@@ -71,26 +71,26 @@ def load_tokenizer(folder: Path) -> TokenizerInfo:
 
 
 def _loaded(folder: Path) -> Any:
-    """Return the tokenizer that tokenizer.json describes; where there is no such file, the one of the class.
+    """Return the tokenizer described by tokenizer.json; without that file, the class's own.
 
-    AutoTokenizer replaces the file's way of splitting text by that of the class named in the config: a model that reads each
-    digit alone, named "GPT2Tokenizer", would get other ids than it was trained with (transformers' issues 45812 and 45920).
+    AutoTokenizer replaces the file's pre-tokenization by that of the class named in the config: a model that reads each digit
+    alone, named "GPT2Tokenizer", would get other ids than in its training (transformers' issues 45812 and 45920).
     """
     local: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
     if not (folder / "tokenizer.json").is_file():
         return AutoTokenizer.from_pretrained(folder, **local)
     hf = PreTrainedTokenizerFast.from_pretrained(folder, **local)
-    if hf.eos_token is None:  # GPT-2's is known to its class alone
+    if hf.eos_token is None:  # only its class knows GPT-2's
         hf.eos_token = AutoTokenizer.from_pretrained(folder, **local).eos_token
     return hf
 
 
 def _turn_end(folder: Path, hf: PreTrainedTokenizerFast) -> int | None:
-    """Return the first control token that the template puts after an answer, None if it puts none."""
+    """Return the first control token that the template writes after an answer, None for none."""
     conversation = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": _PROBE}]
     try:
         text = str(hf.apply_chat_template(conversation, tokenize=False, enable_thinking=False))
-    except Exception as error:  # a template raises anything
+    except Exception as error:  # a template may raise anything
         told = f"{folder}: the chat template refuses a conversation of user, assistant: {first_line(error)}"
         raise InputError(told, "Mend its chat template, or use another base model") from error
     tail, backend = text.rpartition(_PROBE)[2], hf.backend_tokenizer
@@ -99,7 +99,7 @@ def _turn_end(folder: Path, hf: PreTrainedTokenizerFast) -> int | None:
 
 
 def _sha256(folder: Path, hf: PreTrainedTokenizerFast, eos_token: str) -> str:
-    """The file's bytes where there is one: another version of the library would write the same backend otherwise."""
+    """The hash of the file if there is one: another version of the library might serialize the same backend differently."""
     file = folder / "tokenizer.json"
     digest = hashlib.sha256(file.read_bytes() if file.is_file() else hf.backend_tokenizer.to_str().encode())
     digest.update(json.dumps([hf.chat_template, eos_token], sort_keys=True).encode())

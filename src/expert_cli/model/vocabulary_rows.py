@@ -1,14 +1,15 @@
-"""Rows of the embedding and of the head: which were never trained, and how those compute that an adapter trains.
+"""Finds rows of embedding and head that were never trained, and computes with rows that an adapter trains.
 
-Where no text of the pretraining holds a token, its row is what it began as, or what it was pushed to together with all others
-of its kind: it lies on another such row, on the mean of all (where transformers puts rows that are added), or at zero. So Land
-and Bartolo find such tokens (arXiv:2405.05417), by the distance to rows that are known to be unused; here the nearest row will
-do. Distances of SmolLM2-135M-Instruct, in parts of the median distance to the mean: below 0.01 for tokens that it never saw,
-0.17 and 0.20 for <|im_start|> and <|im_end|>, which began there and were fine-tuned, 0.45 and more for 99.9 % of all. Random
-rows that were added one by one and never trained lie apart, too: they are not told.
+A token that never occurs in pretraining keeps its initial row, or one that moved together with all others of its kind: it lies
+near another such row, near the mean of all (where transformers puts new rows), or at zero. Land and Bartolo find such tokens
+(arXiv:2405.05417) by the distance to rows that are known to be unused; here the nearest row is enough. Distances in
+SmolLM2-135M-Instruct, relative to the median distance to the mean: below 0.01 for tokens it never saw, 0.17 and 0.20 for
+<|im_start|> and <|im_end|>, which began there and were fine-tuned, 0.45 and more for 99.9 % of all. Random rows that were
+added and never trained lie apart, too, and are not found.
 
-PEFT's `trainable_token_indices` puts the trained rows into a copy of the matrix [V, H] at every pass, whose gradient is as
-large. Here the frozen matrix gives what it gives, and what the k trained rows give takes its place; the numbers are PEFT's:
+PEFT's `trainable_token_indices` copies the trained rows into a copy of the matrix [V, H] in every pass, whose gradient is as
+large. Here the frozen matrix is used as it is, and the results of the k trained rows replace its own; the numbers equal
+PEFT's:
 
     embedding: token i -> row i of W, or its trained row        head: x W^T [n, V], columns i <- x R^T [n, k]
 """
@@ -25,13 +26,13 @@ from safetensors import safe_open
 from torch.nn.functional import embedding, linear
 
 NEAR = 0.05
-"""Nearer than this part of the median distance to the mean is the same place: beyond the rounding of bf16 and of 8 bits."""
+"""Rows count as equal below this share of the median distance to the mean: more than the rounding of bf16 and 8 bits."""
 CHUNK = 8192
-"""Rows that are widened to fp32 at once."""
+"""Rows converted to fp32 at once."""
 
 
 def token_matrices(model: Any) -> dict[str, torch.nn.Module]:
-    """Return the modules that hold a row a token, by name: the embedding and, where it has weights of its own, the head."""
+    """Return the modules with a row for each token, by name: the embedding, and the head if it has its own weights."""
     embedding, head = model.get_input_embeddings(), model.get_output_embeddings()
     is_tied = head is None or head.weight is embedding.weight
     wanted = (embedding,) if is_tied else (embedding, head)
@@ -40,7 +41,7 @@ def token_matrices(model: Any) -> dict[str, torch.nn.Module]:
 
 
 def untrained_rows(weight: torch.Tensor, rows: Collection[int]) -> list[int]:
-    """Return which of these rows of a matrix [V, H] were never trained, in ascending order; none where it holds NaN."""
+    """Return which of these rows of a matrix [V, H] were never trained, ascending; none if it contains NaN."""
     ids = sorted(row for row in rows if row < len(weight))
     if not ids:
         return []
@@ -58,12 +59,12 @@ def untrained_rows(weight: torch.Tensor, rows: Collection[int]) -> list[int]:
 
 
 def held_weights(modules: Mapping[str, Any]) -> Mapping[str, torch.Tensor]:
-    """Return the weights of modules, by name."""
+    """Return the weights of modules by name."""
     return {name: module.weight for name, module in modules.items()}
 
 
 def stored_weights(folder: Path, modules: Collection[str]) -> Mapping[str, torch.Tensor]:
-    """Return the weights of these modules as a model's folder holds them; those that it has under other names are left out."""
+    """Return the weights of these modules from a model's folder; those stored under other names are left out."""
     found: dict[str, torch.Tensor] = {}
     for file in sorted(folder.glob("*.safetensors")):
         with safe_open(file, "pt") as opened:
@@ -80,14 +81,14 @@ class MatrixRows(NamedTuple):
 
 
 def base_layer(layer: Any) -> Any:
-    """Return the frozen embedding or head itself, without the trained rows around it."""
-    from peft.utils.other import TrainableTokensWrapper  # PEFT loads bitsandbytes; reading documents needs neither
+    """Return the frozen embedding or head itself, without the wrapper for trained rows."""
+    from peft.utils.other import TrainableTokensWrapper  # PEFT imports bitsandbytes; reading documents needs neither
 
     return layer.original_module if isinstance(layer, TrainableTokensWrapper) else layer
 
 
 def active_rows(layer: Any) -> MatrixRows | None:
-    """Return the trained rows that an embedding or head computes with (after `spare_copies`); None: none, off, or merged."""
+    """Return the trained rows that an embedding or head uses (after `spare_copies`); None: none, disabled, or merged."""
     from peft.tuners.trainable_tokens.layer import TrainableTokensLayer
     from peft.utils.other import TrainableTokensWrapper
 
@@ -102,7 +103,7 @@ def active_rows(layer: Any) -> MatrixRows | None:
 
 
 def spare_copies(model: torch.nn.Module) -> None:
-    """Let every embedding and head of `model` with trained rows compute so."""
+    """Let every embedding and head of `model` with trained rows compute without copies."""
     from peft.tuners.trainable_tokens.layer import TrainableTokensLayer
 
     layers: list[Any] = [layer for layer in model.modules() if isinstance(layer, TrainableTokensLayer)]
@@ -132,6 +133,6 @@ def _embedded(layer: Any, x: torch.Tensor, rows: MatrixRows) -> torch.Tensor:
     index = torch.where(is_row.any(-1), is_row.int().argmax(-1), none)
     padded = torch.cat([rows.values, rows.values.new_zeros(1, rows.values.shape[1])])
     own = embedding(index, padded, padding_idx=none).to(layer.base_layer.weight.dtype)
-    scale = layer._get_embed_scale()  # Gemma's embedding multiplies
+    scale = layer._get_embed_scale()  # Gemma's embedding multiplies its output
     own = own if scale is None else own * scale.to(own.dtype)
     return torch.where((index < none)[..., None], own, output)

@@ -1,9 +1,9 @@
-"""Attention over documents that lie end to end in one row, without a mask of tokens x tokens.
+"""Attention over concatenated documents in one row, without a mask of tokens x tokens.
 
     per_document_sdpa   a loop over the documents, PyTorch's fused SDPA for each: any device
     varlen_attention    torch.nn.attention.varlen, FlashAttention inside PyTorch: NVIDIA GPUs from Ampere on, bf16 or fp16
 
-Each is a back end of `attention_backends.py`, registered with transformers, which makes no mask for it. The borders reach it
+Each is a back end of `attention_backends.py`, registered with transformers, which then makes no mask. The borders are passed
 under the names of transformers' flash-attention integration.
 """
 
@@ -24,7 +24,7 @@ from expert_cli._compat import attention_name
 from expert_cli.model.kernels.attention_backends import BACKENDS, attention_backend
 
 KNOWS_GROUPS = "enable_gqa" in inspect.signature(varlen.varlen_attn).parameters
-"""Whether torch's function is told of groups of query heads: that of torch 2.11 is not, and keys are repeated for it."""
+"""Whether torch's function supports grouped query heads; torch 2.11's does not, so keys are repeated."""
 
 
 def varlen_kwargs(starts: Tensor, longest: int) -> dict[str, Any]:
@@ -33,13 +33,13 @@ def varlen_kwargs(starts: Tensor, longest: int) -> dict[str, Any]:
 
 
 def use(model: PreTrainedModel, name: str) -> None:
-    """Make the model's layers attend through the back end `name`."""
+    """Switch the model's layers to the back end `name`."""
     model.set_attn_implementation(attention_backend(name).registered)
 
 
 @contextmanager
 def plain_attention(model: PreTrainedModel) -> Iterator[None]:
-    """Let the model attend in transformers' own way meanwhile: for generation, which has a cache and padded rows."""
+    """Use transformers' own attention meanwhile: for generation, with a KV cache and padded rows."""
     before = attention_name(model.config)
     is_ours = any(backend.function and backend.registered == before for backend in BACKENDS)
     model.set_attn_implementation("sdpa" if is_ours else before)
@@ -49,14 +49,14 @@ def plain_attention(model: PreTrainedModel) -> Iterator[None]:
         model.set_attn_implementation(before)
 
 
-# Compiled, it would be made anew for every batch: the lengths are its control flow.
+# Compilation would be repeated for every batch, because the lengths control the loop.
 @torch.compiler.disable  # type: ignore[untyped-decorator]
 def per_document_sdpa(
     _module: Any, query: Tensor, key: Tensor, value: Tensor, _mask: Any, *, scaling: Any = None, **settings: Any
 ) -> tuple[Tensor, None]:
     """Attend within each document. query [1, heads, tokens, head_dim], key and value [1, key heads, tokens, head_dim].
 
-    The value's head_dim may be another. Without borders each row is a document. Returns [1, tokens, heads, head_dim of value].
+    The value's head_dim may differ. Without borders each row is a document. Returns [1, tokens, heads, head_dim of value].
     """
     starts, window = settings.get("cu_seq_lens_q"), settings.get("sliding_window")
     lengths = [query.shape[2]] if starts is None else [length for length in starts.diff().tolist() if length]
@@ -72,9 +72,9 @@ def per_document_sdpa(
 def varlen_attention(
     _module: Any, query: Tensor, key: Tensor, value: Tensor, _mask: Any, *, scaling: Any = None, **settings: Any
 ) -> tuple[Tensor, None]:
-    """Attend within each document by one kernel call; shapes as in `per_document_sdpa`, but for one head_dim.
+    """Attend within each document by one kernel call; shapes as in `per_document_sdpa`, with a single head_dim.
 
-    The kernel takes the tensors as they lie, as long as a head's numbers are side by side; what is copied here is narrowed.
+    The kernel accepts strided tensors with contiguous heads; tensors that must be copied are converted at the same time.
     """
     starts, longest = settings["cu_seq_lens_q"], settings["max_length_q"]
     dtype = torch.get_autocast_dtype("cuda") if query.dtype == torch.float32 else query.dtype
@@ -82,7 +82,7 @@ def varlen_attention(
     grouped: dict[str, Any] = {"enable_gqa": True} if groups > 1 and KNOWS_GROUPS else {}
     if groups > 1 and not KNOWS_GROUPS:
         key, value = (part.repeat_interleave(groups, 1) for part in (key, value))
-    # squeezed, not indexed: the gradient of an index is written into zeros of the whole tensor
+    # squeezed, not indexed: the gradient of indexing would fill a zero tensor of full size
     q, k, v = (part.squeeze(0).transpose(0, 1).to(dtype) for part in (query, key, value))
     seen = (window - 1 if window else -1, 0)
     out: Any = varlen.varlen_attn(q, k, v, starts, starts, longest, longest, scale=scaling, window_size=seen, **grouped)
@@ -90,7 +90,7 @@ def varlen_attention(
 
 
 def _window_mask(tokens: int, window: int | None, device: torch.device) -> Tensor | None:
-    """Return the mask of a sliding window, bool [tokens, tokens], or None where the document fits into it."""
+    """Return the mask of a sliding window, bool [tokens, tokens], or None if the document fits into it."""
     if not window or tokens <= window:
         return None
     places = torch.arange(tokens, device=device)

@@ -1,7 +1,7 @@
-"""The attention back ends, one entry each, in order of preference: what each needs, and all in which they differ.
+"""The attention back ends in order of preference, with their requirements and all their differences.
 
-A new one is an entry in `BACKENDS` and, where transformers has no such attention, a function in `attention.py`. Loads no
-torch, so that `doctor` can name them before it tries them.
+A new one is an entry in `BACKENDS` and, if transformers lacks it, a function in `attention.py`. Does not import torch, so that
+`doctor` can list them first.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from expert_cli.manifest.key import Dtype
 from expert_cli.manifest.keys.compute import Attention, DeviceName
 
 MULTIPLE, WIDEST = 8, 256
-"""Of what the widths of a head are multiples for which FlashAttention has kernels, and the widest."""
+"""FlashAttention's kernels need head dimensions that are multiples of this, and at most this wide."""
 ROWS_VARY = "its rows are as long as the longest of their batch"
 DROPOUTS = ("attention_dropout", "attn_pdrop", "attention_probs_dropout_prob")
-"""The names under which configurations of transformers say the dropout of attention."""
+"""Names of the attention dropout in transformers' configurations."""
 
 
 def _varlen_lacks(device: DeviceName, dtype: Dtype, machine: Machine) -> str:
@@ -53,7 +53,7 @@ def _plain_refuses(model: Any) -> str:
 
 
 def _odd_heads(model: Any) -> str:
-    """Return what FlashAttention cannot do with the heads of the layers that attend, by transformers' names for their dims."""
+    """Return why FlashAttention does not support the head dimensions, by transformers' names for them."""
     for own in map(vars, model.get_decoder().modules()):
         head = own.get("qk_head_dim") or own.get("head_dim") or own.get("head_size")
         if "is_causal" not in own or not head:
@@ -67,12 +67,12 @@ def _odd_heads(model: Any) -> str:
 
 @dataclass(frozen=True)
 class AttentionBackend:
-    """One way to attend.
+    """One implementation of attention.
 
-    name: as plans and messages say it. asked_by: the setting that it answers to. layout: "packed" takes documents end to
-    end in one row, "padded" one row a pack and a mask, "rows" one a document. reason: in the kernel plan. lacks: why a machine
-    cannot run it, or "". refuses: why it cannot serve a model (transformers', on any device), or "". function: ours, by its
-    name in `attention.py`; "": transformers has it under `name`. captures: why a CUDA graph cannot record it, or "".
+    name: in plans and messages. asked_by: the setting that selects it. layout: "packed" takes concatenated documents in one
+    row, "padded" one row a pack and a mask, "rows" one a document. reason: in the kernel plan. lacks: why a machine cannot run
+    it, or "". refuses: why it cannot serve a model (transformers', on any device), or "". function: in `attention.py`; "":
+    transformers has it under `name`. captures: why a CUDA graph cannot record it, or "".
     """
 
     name: str
@@ -119,7 +119,7 @@ BACKENDS = (
     ),
     AttentionBackend("sdpa", "rows", "rows", "as asked; a row a document, padded", captures=ROWS_VARY),
 )
-"""The first one that answers to the setting, that the machine can run and that does not refuse the model is used."""
+"""The first one for the setting is used that the machine can run and that supports the model."""
 
 
 def attention_backend(name: str) -> AttentionBackend:
@@ -128,7 +128,7 @@ def attention_backend(name: str) -> AttentionBackend:
 
 
 def loaded_with(asked: Attention) -> str | None:
-    """Return the attention with which a base model is loaded, and generates. None: SDPA where the architecture has it."""
+    """Return the attention for loading a base model and for generation. None: SDPA if the architecture has it."""
     return "eager" if asked == "eager" else None
 
 
@@ -141,7 +141,7 @@ def choose_attention(
         lack = backend.lacks(device, dtype, machine)
         reason = lack or backend.refuses(model)
         if not reason:
-            break  # at the latest at SDPA or eager, which lack and refuse nothing
-        if not lack or device != "cpu":  # nobody on a CPU waits for a GPU's kernels
+            break  # SDPA and eager lack and refuse nothing
+        if not lack or device != "cpu":  # on a CPU the lack of GPU kernels is not reported
             words.append(reason)
     return backend, "; ".join([*dict.fromkeys(words), backend.reason])

@@ -1,11 +1,11 @@
-"""Body, head and loss as one module: tokens go in, the summed loss of the trained ones comes out, no logits.
+"""Model and loss as one module: from tokens to the summed loss of the trained ones, without complete logits.
 
     hidden [tokens, H] -> rows whose next token is trained [n, H] -> chunks [c, V] -> sum of cross-entropies, fp32
 
-With a vocabulary of 150,000 the logits of 8,000 tokens take 5 GB in fp32, twice over with their gradient. Here they exist
-a chunk at a time: each chunk's gradient with respect to the hidden states is made in the forward pass (as in Liger's fused
-linear cross-entropy, arXiv:2410.10989), which needs the head to be frozen but for single rows of tokens.
-torch's own F.linear_cross_entropy sums in bf16: 9.875 for 10.430.
+With a vocabulary of 150,000 the logits of 8,000 tokens take 5 GB in fp32, and as much again for their gradient. Here they
+exist one chunk at a time: each chunk's gradient with respect to the hidden states is computed in the forward pass (as in
+Liger's fused linear cross-entropy, arXiv:2410.10989), so the head must be frozen except for single rows. torch's own
+F.linear_cross_entropy sums in bf16: 9.875 for 10.430.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from expert_cli.model.kernels.attention import varlen_kwargs
 from expert_cli.model.vocabulary_rows import MatrixRows, active_rows, base_layer
 
 CHUNK_BYTES = {"cpu": 12 << 20, "cuda": 384 << 20}
-"""fp32 logits of a chunk. On a CPU: what its caches hold, and what the allocator gives again without asking the system for
-fresh pages. On a GPU: 660 rows of a vocabulary of 150,000."""
+"""Bytes of a chunk's fp32 logits. On a CPU: what fits its caches, and is reused by the allocator without new pages. On a GPU:
+660 rows of a vocabulary of 150,000."""
 
 
 class CausalLoss(torch.nn.Module):
     """A causal language model whose forward pass returns its loss."""
 
     _is_accelerate_prepared = True
-    """Accelerator.prepare_model leaves it alone. It would put it into DDP, whose hooks do not live in a CUDA graph, and into
-    an autocast that keeps narrowed weights, which a graph would read for good."""
+    """Accelerator.prepare_model leaves it unchanged. Otherwise it would wrap it in DDP, whose hooks do not work in a CUDA
+    graph, and in an autocast that caches converted weights, which a graph would keep reading."""
 
     def __init__(self, model: PeftModel, *, full_logits: bool = False, autocast: torch.dtype | None = None) -> None:
-        """full_logits: let the model make its logits itself. autocast: what is computed in; None: each tensor's own dtype."""
+        """full_logits: use the model's own logits. autocast: the compute dtype; None: each tensor's own."""
         super().__init__()
         self.model = model
         self.full_logits = full_logits
@@ -43,14 +43,14 @@ class CausalLoss(torch.nn.Module):
         self.gradient: torch.Tensor | None = None
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Write zeros into the one buffer of all gradients, where there is one: a CUDA graph writes to it."""
+        """Zero the single gradient buffer, if there is one: a CUDA graph writes to it."""
         if self.gradient is None:
             super().zero_grad(set_to_none)
         else:
             self.gradient.zero_()
 
     def train(self, mode: bool = True) -> CausalLoss:
-        """Set the mode where it is another: the Trainer sets it in every micro-step, which would walk all modules."""
+        """Set the mode only if it changes: the Trainer sets it in every micro-step, which would visit all modules."""
         if any(module.training != mode for module in (self, self.model, self.base)):
             super().train(mode)
         return self
@@ -62,11 +62,11 @@ class CausalLoss(torch.nn.Module):
 
     @property
     def config(self) -> Any:
-        """The base model's configuration, where the Trainer looks for it."""
+        """The base model's configuration, for the Trainer."""
         return self.base.config
 
     def get_input_embeddings(self) -> torch.nn.Module:
-        """Return the embeddings, where NEFTune looks for them."""
+        """Return the embeddings, for NEFTune."""
         return self.base.get_input_embeddings()  # type: ignore[no-any-return]
 
     def forward(
@@ -78,9 +78,9 @@ class CausalLoss(torch.nn.Module):
         cu_seqlens: torch.Tensor | None = None,
         max_seqlen: int = 0,
     ) -> torch.Tensor:
-        """Return the sum of the cross-entropies of `targets`, fp32 []; the arguments are `batches.Collator`'s.
+        """Return the sum of the cross-entropies of `targets`, fp32 []; the arguments are those of `batches.Collator`.
 
-        A target of -100 is none: it fills up a fixed number.
+        Targets of -100 are padding.
         """
         inputs = {"input_ids": input_ids, "position_ids": position_ids, "use_cache": False}
         if cu_seqlens is not None:
@@ -96,7 +96,7 @@ class CausalLoss(torch.nn.Module):
 
 
 def can_skip_logits(model: PeftModel) -> str:
-    """Return why the loss needs the model's own logits, or "" where head and cross-entropy are all there is to them."""
+    """Return why the loss needs the model's own logits, or "" if head and cross-entropy are enough."""
     base: Any = model.get_base_model()
     head = base_layer(base.get_output_embeddings())
     config = base.config.get_text_config()
@@ -116,8 +116,8 @@ def head_loss(
 ) -> torch.Tensor:
     """Return the summed cross-entropy, fp32 [], of `targets` int64 [n] under the frozen `head`; hidden [n, H].
 
-    Targets of -100, which fill up a fixed number, add nothing to the loss or to a gradient.
-    chunk_bytes: fp32 logits of a chunk; 0: by the device. rows: trained ones that stand in for the head's own.
+    Targets of -100 are padding without loss or gradient. chunk_bytes: fp32 logits of a chunk; 0: by the device. rows: trained
+    rows that replace the head's own.
     """
     chunk = chunk_rows(head.weight.shape[0], chunk_bytes or CHUNK_BYTES[hidden.device.type])
     ids, values = rows or (None, None)
@@ -126,12 +126,12 @@ def head_loss(
 
 
 def chunk_rows(vocabulary: int, chunk_bytes: int) -> int:
-    """Return of how many rows a chunk's logits are. chunk_bytes: in fp32."""
+    """Return the number of rows in a chunk. chunk_bytes: of fp32 logits."""
     return max(16, chunk_bytes // (4 * vocabulary))
 
 
 class _HeadLoss(torch.autograd.Function):
-    """Cross-entropy of linear logits; the gradients with respect to `hidden` and `values` are made in the forward pass."""
+    """Cross-entropy of linear logits; the gradients with respect to `hidden` and `values` are computed in the forward pass."""
 
     @staticmethod
     def forward(
@@ -143,7 +143,7 @@ class _HeadLoss(torch.autograd.Function):
         targets: torch.Tensor,
         chunk: int,
     ) -> torch.Tensor:
-        """Values [k, H]: the rows `ids` int64 [k] of the head, trained; None: none is."""
+        """Values [k, H]: the trained rows `ids` int64 [k] of the head; None for none."""
         total = hidden.new_zeros((), dtype=torch.float32)
         of_hidden = torch.empty_like(hidden) if ctx.needs_input_grad[0] else None
         rows = None if values is None else (ids, values.to(head.weight.dtype), torch.zeros_like(values))
@@ -156,7 +156,7 @@ class _HeadLoss(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *outputs: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        # fp16's loss scaling comes in through `outputs`: multiplied in fp32, so that nothing underflows first
+        # fp16's loss scale arrives in `outputs`: multiplied in fp32, so that nothing underflows first
         of = [None if one is None else (one.float() * outputs[0]).to(one.dtype) for one in ctx.saved_tensors]
         return (*of, *[None] * 4)
 
@@ -168,10 +168,11 @@ def _chunk(
     of_hidden: torch.Tensor | None,
     rows: tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None,
 ) -> torch.Tensor:
-    """Return the summed log-probabilities of `targets` int64 [n, 1], fp32 []; the gradient of `hidden` is left in `of_hidden`.
+    """Return the summed log-probabilities of `targets` int64 [n, 1], fp32 []; writes the gradient of `hidden` into
+    `of_hidden`.
 
-    rows: the trained ones' ids, their values as narrow as the head, and their gradient, which is added to. A function, so
-    that nothing of a chunk is alive when the next one begins.
+    rows: ids of the trained rows, their values in the head's dtype, and their gradient, which is added to. A function, so that
+    a chunk's tensors are freed before the next one.
     """
     hidden, ignored, targets = hidden.to(head.weight.dtype), targets < 0, targets.clamp(min=0)
     logits = linear(hidden, head.weight, head.bias)
@@ -180,7 +181,7 @@ def _chunk(
     chances = torch.log_softmax(logits, 1, dtype=torch.float32)
     chosen = chances.gather(1, targets)
     if of_hidden is not None:
-        # softmax - 1 for the target, taken before it is rounded: 1 - 1e-3 is 1 in bf16
+        # softmax - 1 for the target, before rounding: 1 - 1e-3 is 1 in bf16
         torch.exp(chances, out=logits).scatter_(1, targets, chosen.expm1().to(logits.dtype))
         through = None
         if rows is not None:

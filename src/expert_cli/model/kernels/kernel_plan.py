@@ -1,4 +1,4 @@
-"""What the machine is made to do, and why: asked x available -> one plan, a reason a line."""
+"""Decides how a step is computed from settings, machine and model: one plan, with a reason for each choice."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from expert_cli.model.loading.quantize import DTYPES
 from expert_cli.model.vocabulary_rows import spare_copies
 
 SPARE = 3
-"""A copy of the weights is made where this many times its size is free: activations need room too."""
+"""Weights are dequantized if this many times the copy's size is free: activations need room, too."""
 LIGER = "liger"
 
 
@@ -37,11 +37,10 @@ class Kernel:
 
 @dataclass(frozen=True)
 class KernelPlan:
-    """Every choice that the step rests on. lines: the same in words, in the order in which they are worth reading.
+    """All choices for the step. lines: the same in words, the most important first.
 
-    dequantized: 4-bit weights are dequantized once. full_logits: the model makes its logits itself. fused: norms and
-    activations keep no more for the backward pass than a fused kernel does. fixed_shape: every batch has the same number of
-    tokens.
+    dequantized: 4-bit weights are dequantized once. full_logits: the model computes its logits itself. fused: norms and
+    activations save no more for the backward pass than a fused kernel. fixed_shape: every batch has the same number of tokens.
     """
 
     attention: str
@@ -53,25 +52,25 @@ class KernelPlan:
     lines: Mapping[str, Kernel]
 
     def with_line(self, name: str, used: str, reason: str, **changes: Any) -> KernelPlan:
-        """Return the plan with one choice made anew."""
+        """Return the plan with one choice replaced."""
         return replace(self, lines={**self.lines, name: Kernel(used, reason)}, **changes)
 
     def summary(self) -> str:
-        """Return what is used, in one line."""
+        """Return the choices in one line."""
         used = {name: kernel.used for name, kernel in self.lines.items() if kernel.used not in ("off", "none")}
         return ", ".join(f"{name} {what}" for name, what in used.items() if name != "capture")
 
     def as_json(self) -> dict[str, dict[str, str]]:
-        """Return the lines as run.json and reports have them."""
+        """Return the lines as in run.json and reports."""
         return {name: asdict(kernel) for name, kernel in self.lines.items()}
 
 
 def kernel_plan(
     compute: ComputeConfig, model: ModelConfig, machine: Machine, base: Any, *, unpacked: int, free: int
 ) -> KernelPlan:
-    """Return the plan for a base model, on the meta device too; `apply_kernels` makes it real.
+    """Return the plan for a base model, which may be on the meta device; `apply_kernels` applies it.
 
-    unpacked: bytes that unpacked 4-bit weights take (0: none are quantized); free: of the device beside the base model.
+    unpacked: bytes of dequantized 4-bit weights (0: none are quantized); free: on the device beside the base model.
     """
     used, layout, why = _attention(compute, machine, base)
     fused = _fused(compute, base.config.model_type)
@@ -99,7 +98,7 @@ def kernel_plan(
 
 
 def apply_kernels(plan: KernelPlan, base: Any, compute: ComputeConfig) -> None:
-    """Make the plan's choices real on a base model without adapter."""
+    """Apply the plan's choices to a base model without adapter."""
     if plan.dequantized:
         on_trial = compute.device != "cpu" and (compute.dequantized_copy, compute.on_oom) == ("auto", "fit")
         dequantize_linears(base, DTYPES[compute.dtype], keep_packed=on_trial)
@@ -110,10 +109,10 @@ def apply_kernels(plan: KernelPlan, base: Any, compute: ComputeConfig) -> None:
 
 
 def apply_adapter_kernels(plan: KernelPlan, model: Any, compute: ComputeConfig) -> KernelPlan:
-    """Return the plan with what the model with its adapter can take: LoRA layers are fused, the loss's way is chosen."""
+    """Return the plan with what the model with its adapter supports: LoRA layers are fused, the kind of loss is chosen."""
     spare_copies(model)
     is_plain = compute.fused_kernels == "off"
-    if not (is_plain or compute.fsdp):  # its weights are in shards, and PEFT's own forward passes gather them
+    if not (is_plain or compute.fsdp):  # its weights are sharded, and PEFT's own forward passes gather them
         patch_dora(model)
     if compute.fuses_lora and (count := fuse(model)):
         plan = plan.with_line("lora", "fused", f"{count} products are computed with their layers")
@@ -122,7 +121,7 @@ def apply_adapter_kernels(plan: KernelPlan, model: Any, compute: ComputeConfig) 
 
 
 def with_capture(plan: KernelPlan, run: RunConfig) -> KernelPlan:
-    """Return the plan with whether the step is to be recorded, and why not."""
+    """Return the plan with whether the step will be recorded, and why not."""
     compute = run.compute
     reasons = {
         "use_cuda_graphs: false": not compute.capture,
@@ -143,32 +142,32 @@ def free_bytes(device: str) -> int:
 
 
 def _fused(compute: ComputeConfig, model_type: str) -> Kernel:
-    """Return what fuses norms, rotary embeddings and activations of a model."""
+    """Return the fused kernels for a model's norms, rotary embeddings and activations."""
     if compute.fused_kernels == "off":
         return Kernel("off", "switched off")
     if compute.device == "cpu":
         return Kernel("off", "Liger has no kernels for a CPU")
     if not has_package("liger_kernel"):
         return Kernel("off", 'liger-kernel is not installed (pip install "expert-cli[kernels]")')
-    if not liger_knows(model_type):  # it would leave the model as it is, in silence
+    if not liger_knows(model_type):  # it would silently leave the model unchanged
         return Kernel("off", f"Liger has no kernels for {model_type}")
     return Kernel(LIGER, "Liger's norms, rotary embeddings and activations")
 
 
 def _attention(compute: ComputeConfig, machine: Machine, base: Any) -> tuple[str, Layout, str]:
-    """Return the best back end that a model can take, "off" where none of its layers attends, its layout, and why."""
+    """Return the best back end for a model ("off" without attention layers), its layout, and the reason."""
     own = attention_name(base.config)
     if not attention_layers(base.config.get_text_config()):
         return "off", "padded", "no layer attends"
     if recurrent_layers(base):
         return own, "padded", "one document a row"
     backend, why = choose_attention(compute.attention, compute.device, compute.dtype, machine, base)
-    # where no kernel knows documents it is the model's own, which is not SDPA in every architecture
+    # without a kernel that knows documents, the model's own, which is not SDPA in every architecture
     return own if backend.name == "sdpa" else backend.name, backend.layout, why
 
 
 def _copy(compute: ComputeConfig, unpacked: int, free: int) -> Kernel:
-    """Return whether 4-bit weights are unpacked once: where that was asked for or there is room."""
+    """Return whether 4-bit weights are dequantized once: if requested, or if memory allows."""
     asked = compute.dequantized_copy
     room = f"{unpacked / 2**20:,.0f} MB, {free / 2**20:,.0f} MB are free"
     if asked == "never" or (asked == "auto" and free < SPARE * unpacked):

@@ -36,11 +36,11 @@ from expert_cli.model.kernels.dequantize import frozen_weight
 from expert_cli.model.layers import has_dropout
 
 SHARING = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
-"""Layers of one module that read one input, by transformers' names; another input, and each is computed for itself."""
+"""Layers of one module that usually read the same input, by transformers' names; if they do not, each is computed alone."""
 
 
 def fuse(model: PeftModel) -> int:
-    """Let the plain LoRA layers of `model` be one step with their products; return how many. Others are left alone."""
+    """Fuse the plain LoRA layers of `model` with their products; return how many. Other layers are unchanged."""
     groups = [_Group(layers) for module in model.modules() for layers in _groups(module)]
     if groups:
         base: Any = model.get_base_model()
@@ -51,7 +51,7 @@ def fuse(model: PeftModel) -> int:
 
 
 def patch_dora(model: Any) -> int:
-    """Let the DoRA layers of `model` take norms once a step; return how many. Each gets a buffer `norm`, fp32 [out]."""
+    """Let the DoRA layers of `model` compute norms once a step; return how many. Each gets a buffer `norm`, fp32 [out]."""
     model.dora_layers = [layer for layer in model.modules() if _variants(layer) == [DoraLinearVariant]]
     for layer in model.dora_layers:
         (name,) = layer.lora_A
@@ -64,9 +64,9 @@ def patch_dora(model: Any) -> int:
 
 @torch.no_grad()
 def refresh_norms(model: Any) -> None:
-    """Take the norms of a patched model's weights anew, in place, a layer at a time: W is unpacked in fp32.
+    """Recompute the norms of a patched model in place, one layer at a time: W is dequantized to fp32.
 
-    To be called whenever its factors have changed. Nothing asks the host, so it can be recorded in a CUDA graph.
+    Must be called after every change of the factors. Never waits for the device, so it can be recorded in a CUDA graph.
     """
     for layer in getattr(model, "dora_layers", []):
         (name,) = layer.lora_A
@@ -86,12 +86,12 @@ def _is_on(layer: Any, name: str) -> bool:
 
 
 def _dora_forward(layer: Any, name: str, x: torch.Tensor, *args: Any, **settings: Any) -> torch.Tensor:
-    """Return a layer's output; by PEFT's own way wherever it is asked for more than that of its one adapter."""
+    """Return a layer's output; in any case but a single active adapter by PEFT's own code."""
     if args or settings or not _is_on(layer, name):
         return type(layer).forward(layer, x, *args, **settings)  # type: ignore[no-any-return]
     base = layer.base_layer
     output: torch.Tensor = base(x)
-    read = layer.lora_dropout[name](x)  # PEFT drops from what g scales, but not from x W^T
+    read = layer.lora_dropout[name](x)  # PEFT applies dropout to what g scales, but not to x W^T
     product = output if read is x else base(read)
     g = layer.lora_magnitude_vector[name].weight / layer.norm
     beyond = (g - 1).to(output.dtype)
@@ -103,10 +103,10 @@ def _dora_forward(layer: Any, name: str, x: torch.Tensor, *args: Any, **settings
 
 
 def _groups(module: torch.nn.Module) -> Iterator[list[Any]]:
-    """Yield the plain LoRA layers right under a module, those that share an input together."""
+    """Yield the plain LoRA layers directly under a module, grouped by common input."""
     plain: dict[str, Any] = {name: layer for name, layer in module.named_children() if _variants(layer) == []}
     for names in SHARING:
-        # each draws its own dropout, and then no two read the same input
+        # each draws its own dropout, so no two read the same input
         together = [name for name in names if name in plain and not has_dropout(plain[name].lora_dropout)]
         if together:
             yield [plain.pop(name) for name in together]
@@ -114,7 +114,7 @@ def _groups(module: torch.nn.Module) -> Iterator[list[Any]]:
 
 
 class _Group:
-    """Layers that read one input, and their LoRA products: the first that is called computes for all."""
+    """Layers with the same input, and their LoRA products: the first one called computes for all."""
 
     def __init__(self, layers: list[Any]) -> None:
         self.layers = layers
@@ -135,13 +135,13 @@ class _Group:
 
     @property
     def dtype(self) -> torch.dtype:
-        """What is computed in: autocast's dtype, or without it that of the factors."""
+        """The compute dtype: autocast's, or else that of the factors."""
         factor = self.parameters[0]
         device = factor.device.type
         return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else factor.dtype
 
     def forward(self, layer: Any, x: torch.Tensor, *args: Any, **settings: Any) -> torch.Tensor:
-        """Return a layer's output; by its own way wherever it is asked for more than the product."""
+        """Return a layer's output; by PEFT's own code if more than the product is requested."""
         is_on = all(_is_on(each, self.name) for each in self.layers)
         if args or settings or x.dtype != self.dtype or not is_on:
             return type(layer).forward(layer, x, *args, **settings)  # type: ignore[no-any-return]
@@ -153,19 +153,19 @@ class _Group:
         return output
 
     def forget(self) -> None:
-        """Let go of what was kept of a pass: an output that nobody took would hold all before it in memory."""
+        """Release what is kept of a pass: an unused output would hold all tensors before it in memory."""
         self.factors, self.input, self.outputs = [], None, {}
 
     def _outputs(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         dropped = self.layers[0].lora_dropout[self.name](x)
-        factors = self.factors or _narrowed([self], x.dtype)[0]  # recomputed: after the decoder's end
+        factors = self.factors or _narrowed([self], x.dtype)[0]  # recomputed after the decoder's end
         bases = [layer.base_layer for layer in self.layers]
         read = None if dropped is x else dropped
         return _Products.apply(x, read, bases, self.scaling, factors, *self.parameters)  # type: ignore[no-any-return,no-untyped-call]
 
 
 def _begin(groups: list[_Group], *_: Any) -> None:
-    """Narrow the factors of all groups; called when the decoder begins."""
+    """Convert the factors of all groups; called when the decoder begins."""
     for group, factors in zip(groups, _narrowed(groups, groups[0].dtype), strict=True):
         group.factors = factors
 
@@ -176,7 +176,7 @@ def _end(groups: list[_Group], *_: Any) -> None:
 
 
 def _narrowed(groups: list[_Group], dtype: torch.dtype) -> list[list[torch.Tensor]]:
-    """Return (A_1 | A_2 | ..) [ranks, in] and every B of each group in `dtype`, all of them narrowed at once."""
+    """Return (A_1 | A_2 | ..) [ranks, in] and every B of each group in `dtype`, all converted at once."""
     wide = torch.cat([parameter.detach().flatten() for group in groups for parameter in group.parameters])
     sizes = [rows * columns for group in groups for rows, columns in group.shapes]
     parts = iter(torch.split(wide.to(dtype), sizes))
@@ -184,7 +184,7 @@ def _narrowed(groups: list[_Group], dtype: torch.dtype) -> list[list[torch.Tenso
 
 
 class _Products(torch.autograd.Function):
-    """The outputs of layers for one input; `parameters` are there for their gradients, `factors` are the same narrowed."""
+    """The outputs of layers for one input. parameters: get the gradients; factors: the same, converted."""
 
     @staticmethod
     def forward(
@@ -204,7 +204,7 @@ class _Products(torch.autograd.Function):
             _output(base, x, part, factor) for base, part, factor in zip(bases, _by_layer(inner, b), b, strict=True)
         )
         ctx.save_for_backward(rows, inner, *factors)
-        ctx.set_materialize_grads(False)  # an output that nobody took has none
+        ctx.set_materialize_grads(False)  # an unused output has none
         ctx.shape, ctx.bases, ctx.scaling, ctx.wide = x.shape, bases, scaling, parameters[0].dtype
         return outputs
 
@@ -234,7 +234,7 @@ class _Products(torch.autograd.Function):
 
 
 def _output(base: Any, x: torch.Tensor, part: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
-    """Return x W^T + bias + part B^T; on a GPU the large product is added to LoRA's: what it reads costs nothing."""
+    """Return x W^T + bias + part B^T; on a GPU the large product is added to LoRA's, which saves reading it again."""
     only_multiplies = type(base).forward is torch.nn.Linear.forward and "forward" not in vars(base)
     if not (only_multiplies and base.weight.dtype == x.dtype):
         output: torch.Tensor = base(x)
@@ -256,7 +256,7 @@ def _through_bases(
 
 
 def _by_layer(tensor: torch.Tensor, b: list[torch.Tensor], dimension: int = 1) -> tuple[torch.Tensor, ...]:
-    """Return the part of each layer where its ranks lie one behind the other: in columns, [n, r]."""
+    """Return the columns of each layer, [n, r], where the ranks of all are concatenated."""
     return torch.split(tensor, [factor.shape[1] for factor in b], dimension)
 
 

@@ -1,4 +1,4 @@
-"""Base models from anywhere: a folder, a GGUF file, a package or the hub, made a folder that transformers loads."""
+"""Makes a folder that transformers can load from any base model: a folder, a GGUF file, a package or the hub."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _AHEAD: dict[str, Future[Any]] = {}
 
 @dataclass(frozen=True)
 class LocalModel:
-    """A base model on this machine: `folder` holds config.json, safetensors and the tokenizer.
+    """A base model on this machine: `folder` has config.json, safetensors and the tokenizer.
 
-    `sha256` is what a manifest's sha256 speaks about: of the GGUF file, or of the single safetensors file, or (several)
-    of what `sha256sum *.safetensors` prints. hub_id: "" where it is not the hub's. gguf: the name of the file that
-    `folder` was unpacked from, "" for one that came as safetensors.
+    `sha256` is what a manifest's sha256 is compared with: of the GGUF file, of the single safetensors file, or, for several,
+    of the output of `sha256sum *.safetensors`. hub_id: "" if it is not the hub's. gguf: the name of the file that `folder` was
+    converted from, "" for safetensors.
     """
 
     name: str
@@ -38,18 +38,18 @@ class LocalModel:
 
     @property
     def address(self) -> str:
-        """What others know it by: its id on the hub, a package's name, else the name of its folder or file alone."""
+        """Its public name: the id on the hub, a package's name, else the name of its folder or file alone."""
         return self.hub_id or (self.name if self.kind == "package" else last_part(self.name))
 
 
 def places_of(run: RunConfig) -> dict[str, Any]:
-    """Return where the base model of a run is looked for: arguments of `fetch_model`."""
+    """Return where the base model of a run is searched: arguments of `fetch_model`."""
     search = (run.manifest.parent, run.root, Path.cwd())
     return {"search": search, "cache": cache_folder(), "offline": run.data.offline}
 
 
 def fetch_ahead(name: str, *, search: Sequence[Path], cache: Path, offline: bool, report: Reporter) -> None:
-    """Begin to fetch a base model while the libraries that load it are imported; `fetch_model` waits for it."""
+    """Start downloading a base model while the libraries for it are imported; `fetch_model` waits for it."""
     done = _AHEAD[name] = Future[Any]()
 
     def fetch() -> None:
@@ -62,11 +62,11 @@ def fetch_ahead(name: str, *, search: Sequence[Path], cache: Path, offline: bool
 
 
 def _fetched(name: str, search: Sequence[Path], cache: Path, offline: bool, report: Reporter) -> tuple[Path, str, str]:
-    """Return a file or folder on this machine, its hub id, and the sha256 of a package's file; "" for what there is not."""
+    """Return a local file or folder, its hub id, and the sha256 of a package's file; "" where there is none."""
     meaning = parse_model_name(name, search)
     if isinstance(meaning, Path):
         return meaning, "", ""
-    from expert_cli.model.loading import fetch  # the client is not needed for what is here
+    from expert_cli.model.loading import fetch  # a local model does not need the hub's client
 
     if isinstance(meaning, Package):
         file, sha256 = fetch.fetch_package(meaning, cache, offline=offline, report=report)
@@ -79,12 +79,11 @@ def _fetched(name: str, search: Sequence[Path], cache: Path, offline: bool, repo
 def fetch_model(
     name: str, *, search: Sequence[Path], sha256: str, cache: Path, offline: bool, report: Reporter
 ) -> LocalModel:
-    """Return the base model `name`, fetched and unpacked into `cache` if need be.
+    """Return the base model `name`, downloaded and unpacked into `cache` if necessary.
 
-    name: a folder or GGUF file (relative ones are looked for in each folder of `search`), "pypi:PACKAGE==VERSION#member",
-    a hub id, or the bare name of a known model. sha256: the manifest's, "" = not checked. offline: no network call.
-    Raises InputError (what may not or cannot be loaded), EnvironmentProblem (not to be had here), IntegrityError
-    (damaged, or another sha256 than the manifest's).
+    name: a folder or GGUF file (relative ones are searched in each folder of `search`), "pypi:PACKAGE==VERSION#member", a hub
+    id, or the bare name of a known model. sha256: the manifest's, "" = not checked. offline: no network. Raises InputError
+    (cannot or must not be loaded), EnvironmentProblem (not available), IntegrityError (damaged, or not the manifest's sha256).
     """
     begun = _AHEAD.pop(name, None)
     place, hub_id, known = begun.result() if begun else _fetched(name, search, cache, offline, report)
@@ -92,7 +91,7 @@ def fetch_model(
         return LocalModel(name, "hub" if hub_id else "folder", place, _checked(place, sha256), hub_id)
     if place.suffix.lower() != ".gguf":
         raise InputError(f"{place} is neither a folder nor a GGUF file", "Name the folder that holds config.json")
-    from expert_cli.model.loading.gguf import convert, gguf_sha256  # pulls in torch
+    from expert_cli.model.loading.gguf import convert, gguf_sha256  # imports torch
 
     found = known or gguf_sha256(place)
     _require(found, sha256, place)
@@ -102,7 +101,7 @@ def fetch_model(
 
 
 def _checked(folder: Path, wanted: str) -> str:
-    """Return the hash of a folder's weights, once the folder is safe and whole."""
+    """Return the hash of a folder's weights after checking that the folder is safe and complete."""
     files = check_folder(folder)
     found = weights_sha256(files)
     _require(found, wanted, files[0] if len(files) == 1 else folder)

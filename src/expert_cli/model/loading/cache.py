@@ -1,7 +1,7 @@
-"""Folders made once and kept in the user's cache: built beside their place, renamed, verified at each use.
+"""Folders that are built once in the user's cache, under another name, then renamed and verified at each use.
 
 cache/gguf/3f1c...-v1/         model.safetensors  config.json  tokenizer.json ...  unpacked.json
-cache/gguf/3f1c...-v1.lock     held by the process that makes the folder; others wait, and use it
+cache/gguf/3f1c...-v1.lock     held by the process that builds the folder; others wait, and use it
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ RECORD = "unpacked.json"
 
 
 def materialize(folder: Path, build: Callable[[Path], None], report: Reporter) -> dict[str, str]:
-    """Make `folder` with `build` (which fills the empty folder it is given) unless it is there and whole.
+    """Build `folder` with `build` (which fills an empty folder) unless it exists and is intact.
 
-    Returns the sha256 of each file by name. A damaged folder is named in a warning and built anew. Raises
-    EnvironmentProblem when the disk is full or may not be written, and what `build` raises.
+    Returns the sha256 of each file by name. A damaged folder is reported and rebuilt. Raises EnvironmentProblem when the disk
+    is full or not writable, and the errors of `build`.
     """
     try:
         if fault(folder):
@@ -31,7 +31,7 @@ def materialize(folder: Path, build: Callable[[Path], None], report: Reporter) -
                 folder.parent.mkdir(parents=True, exist_ok=True)
                 with FileLock(folder.with_name(f"{folder.name}.lock")):
                     _make(folder, build, report)
-    except OSError as error:  # transformers says so, without a number, of a model that it cannot load
+    except OSError as error:  # transformers raises it without a number for a model that it cannot load
         raise EnvironmentProblem(f"{folder}: {error.strerror or error}") from error
     return {name: entry["sha256"] for name, entry in _recorded(folder).files.items()}
 
@@ -42,7 +42,7 @@ def _make(folder: Path, build: Callable[[Path], None], report: Reporter) -> None
         return
     if folder.exists():
         report.warning(f"{folder} is damaged ({wrong}): it is made again")
-    for left in (folder, *folder.parent.glob(f".{folder.name}.*")):  # by killed processes: who builds holds the lock
+    for left in (folder, *folder.parent.glob(f".{folder.name}.*")):  # of killed processes: the builder holds the lock
         remove(left)
     with folder_beside(folder) as beside:
         build(beside)
@@ -51,7 +51,7 @@ def _make(folder: Path, build: Callable[[Path], None], report: Reporter) -> None
 
 
 def fault(folder: Path) -> str:
-    """Return what is wrong with an unpacked folder, "" when it is whole; contents are hashed where times differ."""
+    """Return what is wrong with a folder, "" if it is intact; contents are hashed if times differ."""
     try:
         return _recorded(folder).damage()
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

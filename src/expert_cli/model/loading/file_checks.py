@@ -1,4 +1,4 @@
-"""A model folder before it is loaded: whole, of safetensors, and without code of its own."""
+"""Checks a model folder before it is loaded: complete, of safetensors, and without code of its own."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ _KERNEL_KEYS = ("_attn_implementation_internal", "_experts_implementation_intern
 
 
 def check_folder(folder: Path) -> list[Path]:
-    """Return the weight files of a model folder, sorted by name, once the folder is known to be safe and whole.
+    """Return the weight files of a model folder, sorted by name, after checking that it is safe and complete.
 
-    Raises EnvironmentProblem where a file is missing, InputError for pickled weights and code of the model's own
-    (auto_map without a class in transformers; an attention implementation to fetch, CVE-2026-4372), IntegrityError for
-    files that are cut off.
+    Raises EnvironmentProblem for a missing file, InputError for pickled weights and code of the model's own (auto_map without
+    a class in transformers; an attention implementation to download, CVE-2026-4372), IntegrityError for truncated files.
     """
     if not (folder / "config.json").is_file():
         is_adapter = (folder / "adapter_config.json").is_file()
@@ -41,7 +40,7 @@ def check_folder(folder: Path) -> list[Path]:
 
 
 def weights_sha256(files: list[Path]) -> str:
-    """Return the sha256 of the weights: of the single file, else of what `sha256sum *.safetensors` prints."""
+    """Return the sha256 of the weights: of the single file, else of the output of `sha256sum *.safetensors`."""
     if len(files) == 1:
         return sha256_of(files[0])
     lines = (f"{sha256_of(file)}  {file.name}\n" for file in files)
@@ -80,14 +79,14 @@ def _weights(folder: Path) -> list[Path]:
 
 def _refuse_code(folder: Path) -> None:
     config = _read(folder / "config.json")
-    plain = json.dumps(config)  # whatever was spelled with escapes: at any depth, a key stands there as it is
+    plain = json.dumps(config)  # at any depth, and without escapes, so that keys can be compared
     if kernel := next((key for key in _KERNEL_KEYS if f'"{key}": ' in plain), None):
         message = f'{folder / "config.json"} sets "{kernel}", which makes the loader fetch and run code'
         raise InputError(message, "No published model needs this key: do not use this one")
-    # 10 s to import: only for a folder that is there
+    # takes 10 s to import: only for an existing folder
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-    # With a class of its own for the type, transformers never looks at auto_map unless remote code is trusted.
+    # If transformers has a class for the type, it ignores auto_map unless remote code is trusted.
     if (kind := config.get("model_type")) not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
         code = " and brings its own code (auto_map), which is not run here" if "auto_map" in config else ""
         told = f'{folder}: model_type "{kind}" is no language model that transformers knows{code}'

@@ -1,11 +1,11 @@
-"""A GGUF file as a model folder: dequantized once to bf16 safetensors in the cache, with its tokenizer.
+"""Converts a GGUF file into a model folder: dequantized once to bf16 safetensors in the cache, with its tokenizer.
 
-The quantization of the file is undone, not refined: a 4-bit GGUF gives a bf16 model with 4-bit accuracy.
+The quantization is undone, not improved: a 4-bit GGUF gives a bf16 model with 4-bit accuracy.
 
-A GGUF has no tokenizer.json: it lists tokens, merges, types and the name of the rule that splits text before the merges.
-For byte-level vocabularies (SmolLM2, Qwen, Llama 3) the tokenizer is built here, because transformers 5.17 gives SmolLM2
-<|im_start|> as its end token and 5.23 splits digits otherwise than the model was trained ("    1": 3 + 1 spaces instead
-of 4). Other vocabularies are left to transformers.
+A GGUF has no tokenizer.json: it lists tokens, merges, types and the name of the pre-tokenization. For byte-level vocabularies
+(SmolLM2, Qwen, Llama 3) the tokenizer is built here, because transformers 5.17 gives SmolLM2 <|im_start|> as its end token,
+and 5.23 splits digits differently from training (4 spaces and a 1 as 3 + 1 spaces). Other vocabularies are left to
+transformers.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.text import first_line
 
 FORMAT = 1
-"""Counts what `convert` writes: another number makes every folder anew."""
+"""Version of the output of `convert`: a new number rebuilds every folder."""
 _CONTROL, _USER_DEFINED = 3, 4  # values of tokenizer.ggml.token_type
 _SPECIAL = {"bos_token": "bos", "eos_token": "eos", "unk_token": "unknown", "pad_token": "padding"}
 _QWEN2 = (
@@ -46,14 +46,14 @@ _QWEN2 = (
 )
 _LLAMA3 = _QWEN2.replace(r"|\p{N}|", r"|\p{N}{1,3}|")
 RULES = ("gpt-2", "smollm", "qwen2", "llama-bpe")
-"""Names of rules that split text as no other name here does."""
+"""Names of pre-tokenizations that all differ from each other."""
 
 
 def convert(file: Path, sha256: str, cache: Path, report: Reporter) -> Path:
-    """Return the folder with the model of a GGUF file whose hash is `sha256`, made in `cache` if it is not there.
+    """Return the folder converted from a GGUF file with the hash `sha256`, built in `cache` if it is missing.
 
-    Raises IntegrityError for a file that is cut off or lacks tensors, InputError for an architecture transformers cannot
-    read, EnvironmentProblem for a full disk or too little memory.
+    Raises IntegrityError for a file that is truncated or lacks tensors, InputError for an architecture that transformers
+    cannot read, EnvironmentProblem for a full disk or too little memory.
     """
     folder = cache / "gguf" / f"{sha256[:24]}-v{FORMAT}"
 
@@ -74,7 +74,7 @@ def convert(file: Path, sha256: str, cache: Path, report: Reporter) -> Path:
 
 
 def gguf_sha256(file: Path) -> str:
-    """Return the sha256 of a file that begins as a GGUF does; raise IntegrityError otherwise."""
+    """Return the sha256 of a GGUF file. Raises IntegrityError for any other file."""
     try:
         with file.open("rb") as opened:
             magic = opened.read(4)
@@ -86,7 +86,7 @@ def gguf_sha256(file: Path) -> str:
 
 
 def _read(file: Path, read: Callable[[str], GGUFReader]) -> tuple[dict[str, Any], set[str]]:
-    """Return metadata and tensor names of a GGUF file; raise IntegrityError where it is cut off."""
+    """Return metadata and tensor names of a GGUF file. Raises IntegrityError if it is truncated."""
     try:
         reader = read(str(file))
         metadata = {key: field.contents() for key, field in reader.fields.items()}
@@ -96,14 +96,14 @@ def _read(file: Path, read: Callable[[str], GGUFReader]) -> tuple[dict[str, Any]
 
 
 def load_gguf(file: Path, dtype: torch.dtype) -> Any:
-    """Return the model of a GGUF file, dequantized, on the CPU. Raises as `convert` does."""
+    """Return the model of a GGUF file, dequantized, on the CPU. Raises as `convert`."""
     with gguf_read_once() as read:
         return _load(file, _read(file, read)[0], dtype)
 
 
 def _load(file: Path, metadata: dict[str, Any], dtype: torch.dtype = torch.bfloat16) -> Any:
     try:
-        # The loader of older architectures draws a bar of its own, whatever it is told.
+        # The loader of older architectures always draws a bar of its own.
         with quiet(), redirect_stderr(io.StringIO()):
             loaded: Any = AutoModelForCausalLM.from_pretrained(
                 file.parent,
@@ -122,7 +122,7 @@ def _load(file: Path, metadata: dict[str, Any], dtype: torch.dtype = torch.bfloa
         told = f"{file} cannot be unpacked: {first_line(error)}"
         raise EnvironmentProblem(told, "It needs 2 bytes of memory a weight, and some more") from error
     missing = sorted(info["missing_keys"])
-    if missing:  # they would be random numbers
+    if missing:  # missing ones would be random
         told = f"{file} lacks {len(missing)} weights of the model: {', '.join(missing[:3])}"
         raise IntegrityError(told, "Use another GGUF file")
     return model
@@ -130,7 +130,7 @@ def _load(file: Path, metadata: dict[str, Any], dtype: torch.dtype = torch.bfloa
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep transformers' progress bars and remarks off the terminal for a while; errors still show."""
+    """Hide transformers' progress bars and messages meanwhile; errors still show."""
     bars, level = hf_logging.is_progress_bar_enabled(), hf_logging.get_verbosity()
     hf_logging.disable_progress_bar()
     hf_logging.set_verbosity_error()
@@ -143,7 +143,7 @@ def quiet() -> Iterator[None]:
 
 
 def pre_tokenizer(rule: str) -> pre_tokenizers.PreTokenizer | None:
-    """Return the splitter for a value of tokenizer.ggml.pre (llama.cpp, src/llama-vocab.cpp), None for one not known here."""
+    """Return the pre-tokenizer for a value of tokenizer.ggml.pre (llama.cpp, src/llama-vocab.cpp), None for an unknown one."""
     byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False)
     if rule in {"default", "gpt-2"}:
         return byte_level
@@ -158,7 +158,7 @@ def pre_tokenizer(rule: str) -> pre_tokenizers.PreTokenizer | None:
 
 
 def gguf_tokenizer(file: Path, metadata: dict[str, Any], report: Reporter) -> PreTrainedTokenizerBase:
-    """Return the tokenizer of a GGUF file whose `metadata` (key -> value) is read. Raises IntegrityError: it has none."""
+    """Return the tokenizer from a GGUF file's `metadata` (key -> value). Raises IntegrityError if it has none."""
     tokens: Sequence[str] | None = metadata.get("tokenizer.ggml.tokens")
     if not tokens:
         raise IntegrityError(f"{file} holds no tokenizer", "Use another GGUF file, or the model as safetensors")
@@ -178,7 +178,7 @@ def gguf_tokenizer(file: Path, metadata: dict[str, Any], report: Reporter) -> Pr
 
 
 def _special_tokens(file: Path, metadata: dict[str, Any], tokens: Sequence[str]) -> dict[str, Any]:
-    """The arguments for a transformers tokenizer; the end token is the one the file names."""
+    """The arguments for a transformers tokenizer; the end token is the one that the file names."""
     named: dict[str, Any] = {}
     for name, key in _SPECIAL.items():
         number = metadata.get(f"tokenizer.ggml.{key}_token_id")

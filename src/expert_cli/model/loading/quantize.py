@@ -1,4 +1,4 @@
-"""A local model folder -> a model in memory, its linear layers quantized as asked, or in shapes alone."""
+"""Loads a model from a local folder, quantized as requested, or on the meta device."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from expert_cli.utils.text import first_line
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 STORED: dict[Quantization, torch.dtype] = {"bf16": torch.bfloat16, "fp16": torch.float16}
-"""What weights that are not quantized are rounded to; the others keep the dtype that is computed with."""
+"""The dtype of unquantized weights; otherwise the compute dtype."""
 
 
 def autocast_of(dtype: Dtype) -> torch.dtype | None:
-    """Return what autocast computes a step in; None: nothing is cast."""
+    """Return the autocast dtype of a step; None: no autocast."""
     return None if dtype == "fp32" else DTYPES[dtype]
 
 
@@ -39,11 +39,11 @@ def load_base(
 ) -> PreTrainedModel:
     """Load a causal language model from safetensors, frozen, on `device`.
 
-    int4 is NF4 with double quantization, computing in `dtype`; "none" holds the weights in `dtype`. Norms, embeddings and
-    head keep the dtype of the rest: peft's prepare_model_for_kbit_training would cast them, and with them the residual
-    stream, to fp32 and switch gradient checkpointing on. Raises EnvironmentProblem when the device's memory is too small.
+    int4 is NF4 with double quantization, computing in `dtype`; "none" loads the weights in `dtype`. Norms, embeddings and head
+    keep the dtype of the rest: peft's prepare_model_for_kbit_training would cast them, and so the residual stream, to fp32 and
+    enable gradient checkpointing. Raises EnvironmentProblem if the device's memory is too small.
     """
-    logging.disable_progress_bar()  # transformers would write it to stderr past the console
+    logging.disable_progress_bar()  # transformers would write it to stderr, bypassing the console
     quantized = quantization_arguments(quantization, dtype)
     config = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
     if rope_scaling:
@@ -77,7 +77,7 @@ def load_base(
 
 
 def meta_base(folder: Path, *, dtype: torch.dtype = torch.float32, attention: str | None = None) -> PreTrainedModel:
-    """Return the base model of a folder, frozen, on the meta device. Raises InputError as training would."""
+    """Return the frozen base model of a folder on the meta device. Raises InputError as training would."""
     config = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
     attention = attention if attention_layers(config.get_text_config()) else None
     try:
@@ -92,7 +92,7 @@ def meta_base(folder: Path, *, dtype: torch.dtype = torch.float32, attention: st
 
 
 def quantization_arguments(quantization: Quantization, compute: torch.dtype) -> dict[str, Any]:
-    """Return the arguments of the BitsAndBytesConfig by which the base model is held; none where it is not quantized."""
+    """Return the arguments of the BitsAndBytesConfig for the base model; none if it is not quantized."""
     if quantization == "int4":
         nf4 = {"bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": True}
         return {"load_in_4bit": True, **nf4, "bnb_4bit_compute_dtype": compute}
@@ -100,5 +100,5 @@ def quantization_arguments(quantization: Quantization, compute: torch.dtype) -> 
 
 
 def weights_dtype(quantization: Quantization, compute: torch.dtype) -> torch.dtype:
-    """Return the dtype of what is not quantized; where fp32 is computed, numbers of 16 bits are held as they are used."""
+    """Return the dtype of unquantized parts; with fp32 computation, 16-bit numbers are converted when loaded."""
     return compute if compute == torch.float32 else STORED.get(quantization, compute)
