@@ -1,16 +1,16 @@
-"""Two runs never share an output folder; and which runs are under way on this machine.
+"""Keeps two runs out of one output folder, and lists the active runs of this machine.
 
 weights/
-    .smollm2.lock          locked by the run in smollm2/; the operating system frees it when that run dies
-    smollm2/               may be empty, renamed and made anew while it is locked
+    .smollm2.lock          locked by the run in smollm2/; the operating system releases it when that run dies
+    smollm2/               may be empty, renamed and rebuilt while it is locked
 
-Where nothing can be written beside the folder (a volume of a container), it lies in it, as .run.lock. The lock file stays when
-the run ends: whoever removed it could remove the lock of the next owner.
+If nothing can be written beside the folder (a container's volume), the lock is inside, as .run.lock. The file stays when the
+run ends: whoever deleted it could delete the lock of the next owner.
 
-<cache>/running/<host>-<pid>.json    {"pid", "birth", "host", "output", "started"}, one a run, for those who are refused, and
-                                     for those who want to watch one
+<cache>/running/<host>-<pid>.json    {"pid", "birth", "host", "output", "started"}, one for each run: names the owner
+                                     of a locked folder, and finds a run to watch
 
-`birth` tells a process from a later one of the same id; `started` is a time of day, which may be set.
+`birth` distinguishes a process from a later one with the same id; `started` is a time of day, which may be changed.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from expert_cli.utils.paths import cache_folder
 
 INSIDE = ".run.lock"
 BEFORE_IT_BEGAN = {RunPaths(Path()).log.name, RunPaths(Path()).status.name}
-"""All that a run leaves that ended before it had its data, its model and its identity: it may be started again."""
+"""Everything left by a run that ended before it had data, model and identity: it may be started again."""
 ORPHANS_END_S = 10.0
-"""Data workers of a killed run hold its lock until they notice; torch's look every 5 s."""
+"""Data workers of a killed run hold its lock until they notice; torch's check every 5 s."""
 
 
 @dataclass(frozen=True)
 class RunningRun:
-    """A run under way on this machine; `started` in seconds since 1970."""
+    """An active run on this machine; `started` in seconds since 1970."""
 
     pid: int
     output: Path
@@ -50,7 +50,7 @@ class RunningRun:
 
 @contextmanager
 def run_lock(output: Path) -> Iterator[None]:
-    """Own an output folder, which need not exist; what lies beside it is made. Raises RunLocked naming the owner."""
+    """Lock an output folder, which need not exist; parent folders are created. Raises RunLocked naming the owner."""
     file = _lock_file(output)
     file.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(file)
@@ -63,10 +63,10 @@ def run_lock(output: Path) -> Iterator[None]:
         hint = "wait for that run, end it, or give another folder with --output"
         raise RunLocked(f"{output} belongs to another run{since}", hint) from None
     host, pid = platform.node(), os.getpid()
-    entry = _registry() / f"{host}-{pid}.json"  # machines may share a home
+    entry = _registry() / f"{host}-{pid}.json"  # machines may share a home folder
     facts = {"pid": pid, "birth": birth(pid), "host": host, "output": str(output.resolve()), "started": time.time()}
     try:
-        with suppress(OSError):  # without a cache folder that can be written, the run is only harder to find
+        with suppress(OSError):  # without a writable cache folder, the run is only harder to find
             write_json(entry, facts)
         yield
     finally:
@@ -76,13 +76,13 @@ def run_lock(output: Path) -> Iterator[None]:
 
 
 def contents(output: Path) -> list[Path]:
-    """Return what lies in an output folder beside the lock's own file; nothing where there is no folder, or no run began."""
+    """Return the names in an output folder except the lock file; none without a folder, or if no run began there."""
     found = [path for path in output.iterdir() if path.name != INSIDE] if output.is_dir() else []
     return found if {path.name for path in found} - BEFORE_IT_BEGAN else []
 
 
 def running() -> list[RunningRun]:
-    """Return the runs under way on this machine, oldest first; what dead ones left in the registry is removed."""
+    """Return the active runs on this machine, oldest first; entries of dead ones are deleted."""
     found: list[RunningRun] = []
     for entry in _registry().glob(f"{platform.node()}-*.json"):
         with suppress(OSError, ValueError, KeyError, TypeError):
@@ -112,7 +112,7 @@ def _lock_file(output: Path) -> Path:
 
 
 def lives(facts: Mapping[str, Any]) -> bool:
-    """Whether the process that wrote these facts still runs: process ids are used again, so its start counts too."""
+    """Whether the process that wrote this entry still runs: process ids are reused, so its start time is compared, too."""
     try:
         return birth(facts["pid"]) == float(facts["birth"])
     except (psutil.Error, OSError, KeyError, TypeError, ValueError):
@@ -120,7 +120,7 @@ def lives(facts: Mapping[str, Any]) -> bool:
 
 
 def birth(pid: int) -> float:
-    """Return when a process began, on Linux in ticks since boot, which no change of the clock moves."""
+    """Return when a process began, on Linux in ticks since boot, which changes of the clock do not affect."""
     if platform.system() == "Linux":
         return float(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[19])
     return float(psutil.Process(pid).create_time())

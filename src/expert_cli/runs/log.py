@@ -1,4 +1,4 @@
-"""log.txt of a run directory: every line that the run told, with its time (UTC)."""
+"""Writes log.txt of a run directory: every reported line, with its time (UTC)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from expert_cli.utils.text import aligned, clean
 
 
 class RunLog:
-    """Keeps lines until it is told the file; from then on each is appended as it comes."""
+    """Keeps lines until the file is known; from then on each is appended at once."""
 
     def __init__(self) -> None:
         """Begin without a file and without lines."""
@@ -20,7 +20,7 @@ class RunLog:
         self._kept: list[str] = []
 
     def begin(self, file: Path) -> None:
-        """Append to this file what was kept, and what comes."""
+        """Write the kept lines to this file, and append all further ones."""
         self._file = file
         _append(file, self._kept)
 
@@ -35,39 +35,39 @@ class RunLog:
 
 
 class Logged(Reporter):
-    """A reporter whose lines are written to a log as well."""
+    """A reporter whose lines are also written to a log."""
 
     def __init__(self, report: Reporter, log: RunLog) -> None:
         """Take the reporter that shows the lines, and the log that keeps them."""
         self.report, self.log = report, log
 
     def info(self, text: str) -> None:
-        """Report one line of what happens."""
+        """Report a line."""
         self.log.write(text)
         self.report.info(text)
 
     def detail(self, text: str) -> None:
-        """Keep one line of what happens."""
+        """Write a line to the log alone."""
         self.log.write(text)
 
     def warning(self, text: str) -> None:
-        """Report one line the user should not miss."""
+        """Report a line that the user should not miss."""
         self.log.write(f"warning: {text}")
         self.report.warning(text)
 
     def info_table(self, title: str, columns: list[str], rows: list[list[str]]) -> None:
-        """Report a table of what happens."""
+        """Report a table."""
         self.log.write("\n".join([title, *aligned(columns, rows)]))
         self.report.info_table(title, columns, rows)
 
     @contextmanager
     def progress(self, title: str, total: float | None, unit: str = "") -> Iterator[Bar]:
-        """Show progress; status.json and metrics.jsonl keep how far a run is."""
+        """Show progress, which status.json and metrics.jsonl record."""
         with self.report.progress(title, total, unit) as bar:
             yield bar
 
 
 def _append(file: Path, lines: list[str]) -> None:
-    # A full disk is told by the files that a run cannot be without; it must not keep the console from telling it.
+    # Other files report a full disk; it must not keep the console from reporting.
     with suppress(OSError), file.open("a", encoding="utf-8", newline="\n") as log:
         log.writelines(lines)

@@ -1,6 +1,6 @@
-"""Read a run directory, also one that is being written: metrics as they grow, run.json and report.json as they are.
+"""Reads a run directory, which may still be written: metrics as they grow, run.json and report.json.
 
-Nothing is required of the files: a key that is missing, a torn line, a number that is none count as not known.
+Nothing is required of the files: missing keys, incomplete lines and invalid numbers count as unknown.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from expert_cli.utils.text import plural
 WITHOUT_GRAMMAR = "without_grammar"
 ENDPOINT = "baseline_endpoint"
 BASES = ("baseline", "few_shot", WITHOUT_GRAMMAR, ENDPOINT)
-"""Where an evaluation's document has other answers to its cases: the base model's without examples and with some, those of the
-expert that are held to no grammar, and those of another model's server.
+"""Keys of an evaluation's document with other answers to its cases: of the base model without examples and with some, of the
+expert without its grammar, and of another model's server.
 """
 SHARES = ("data", "host_to_device", "forward", "backward", "captured", "optimizer", "checkpoint", "eval", "other")
-"""What the time of a step goes into; captured: forward and backward, replayed from a graph."""
+"""The phases of a step; captured: forward and backward, replayed from a graph."""
 
 
 def mean_span(steps: int) -> int:
-    """Return how many losses the means at either end of a run are of: five, in a short run fewer, so that none is in both."""
+    """Return the number of losses in a run's first and last mean: five, or fewer in a short run, so that none is in both."""
     return max(1, min(5, steps // 2))
 
 
 class MetricsTail:
-    """The lines of a metrics.jsonl, as they come. A file that got shorter is another one: it is read from its start."""
+    """Reads the lines of a metrics.jsonl as they arrive. A file that got shorter is read again from its start."""
 
     def __init__(self, path: Path) -> None:
-        """Take a path; nothing need be there yet."""
+        """Take a path, which need not exist yet."""
         self.path = path
         self._offset = 0
         self._torn = b""
 
     def read(self) -> list[dict[str, Any]]:
-        """Return the lines that were finished since the last call; a half-written one waits for its end."""
+        """Return the lines completed since the last call."""
         try:
             with self.path.open("rb") as file:
                 if file.seek(0, 2) < self._offset:
@@ -63,7 +63,7 @@ class MetricsTail:
 
 
 def truncate_metrics(metrics: Path, step: int) -> None:
-    """Remove from metrics.jsonl what was logged after `step`: the run that goes on will log it again."""
+    """Remove lines after `step` from metrics.jsonl: the resumed run will log them again."""
     lines = MetricsTail(metrics).read()
     if lines:
         kept = [json.dumps(line) + "\n" for line in lines if isinstance(line.get("step"), int) and line["step"] <= step]
@@ -71,7 +71,7 @@ def truncate_metrics(metrics: Path, step: int) -> None:
 
 
 def number(value: Any, *keys: str) -> float | None:
-    """Return the finite number that lies under these nested keys, or that the value itself is; else None."""
+    """Return the finite number under these nested keys, or the value itself if it is one; else None."""
     for key in keys:
         value = value.get(key) if isinstance(value, Mapping) else None
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
@@ -79,18 +79,18 @@ def number(value: Any, *keys: str) -> float | None:
 
 
 def numbers(lines: Sequence[Mapping[str, Any]], *keys: str) -> list[float]:
-    """Return the finite numbers that lie under these keys, one a line that has one."""
+    """Return the finite numbers under these keys, one for each line that has one."""
     return [value for line in lines if (value := number(line, *keys)) is not None]
 
 
 def rates(lines: Sequence[Mapping[str, Any]], key: str) -> tuple[list[float], list[float]]:
-    """Return the values of a figure a second, and the seconds that each line covers: the weights of a mean."""
+    """Return the values of a rate, and the seconds that each line covers, which are the weights of a mean."""
     told = [line for line in lines if number(line, key) is not None]
     return numbers(told, key), [number(line, "interval_s") or 1.0 for line in told]
 
 
 def mean_shares(lines: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Return the step-time shares of several lines, each weighted with the seconds that it covers; {} where no line has any."""
+    """Return the step-time shares of several lines, weighted by the seconds they cover; {} without any."""
     told = [(part(line, "step_time_shares"), number(line, "interval_s") or 1.0) for line in lines]
     totals = {name: sum(weight * max(0.0, number(shares, name) or 0.0) for shares, weight in told) for name in SHARES}
     whole = sum(totals.values())
@@ -107,7 +107,7 @@ def padding_share(lines: Sequence[Mapping[str, Any]]) -> float | None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Return the JSON object of a file, {} where there is none to be read."""
+    """Return the JSON object in a file, {} if there is none."""
     try:
         value = parse_json(path.read_bytes())
     except (OSError, ValueError):
@@ -116,14 +116,14 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def part(value: Any, *keys: str) -> dict[str, Any]:
-    """Return the object that lies under these nested keys, {} where there is none."""
+    """Return the object under these nested keys, {} if there is none."""
     for key in keys:
         value = value.get(key) if isinstance(value, Mapping) else None
     return dict(value) if isinstance(value, Mapping) else {}
 
 
 def items(value: Any, *keys: str) -> list[Any]:
-    """Return the list that lies under these nested keys, [] where there is none."""
+    """Return the list under these nested keys, [] if there is none."""
     block = part(value, *keys[:-1]).get(keys[-1])
     return block if isinstance(block, list) else []
 
@@ -138,7 +138,7 @@ def sample_shares(document: Mapping[str, Any]) -> list[tuple[str, float, tuple[f
 
 
 def require_run(folder: Path) -> RunPaths:
-    """Return the paths of a run directory. Raises InputError: no such folder, or nothing of a run in it."""
+    """Return the paths of a run directory. Raises InputError for a missing folder, or one without a run."""
     paths = RunPaths(folder.resolve())
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder", "name the folder of a run: what `train --output` was given")
@@ -149,7 +149,7 @@ def require_run(folder: Path) -> RunPaths:
 
 
 def forgotten_in_words(told: Any) -> str:
-    """Return what a run's "forgetting" says: how far the loss on neutral texts rose, and how sure that is; "" for none."""
+    """Return a run's "forgetting" in words: how far the loss on neutral texts rose, with its interval; "" for none."""
     texts, old, new, rose = (number(told, key) for key in ("texts", "loss_before", "loss_after", "difference"))
     ends = items(told, "ci95")
     if texts is None or old is None or new is None or rose is None:
@@ -160,7 +160,7 @@ def forgotten_in_words(told: Any) -> str:
 
 
 def base_title(name: str, base: Mapping[str, Any]) -> str:
-    """Return what gave other answers, by its key of BASES: the expert without its grammar, another model, the base model."""
+    """Return the title of other answers by their key of BASES: the expert without grammar, another model, the base model."""
     if name == ENDPOINT:
         return str(part(base, "generation").get("model"))
     if name == WITHOUT_GRAMMAR:

@@ -1,6 +1,7 @@
-"""Asking a run to stop: Ctrl-C, SIGTERM, or a file named STOP in its folder.
+"""Stops a run on request: Ctrl-C, SIGTERM, or a file named STOP in its folder.
 
-The first request is kept until the loop asks for it at the end of a step, saves, and ends. A second signal ends at once.
+The first request is remembered until the training loop asks for it at the end of a step, saves, and ends. A second signal ends
+at once.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ STOP_FILE = "STOP"
 
 
 class StopRequest:
-    """While it is entered, signals ask the run to stop instead of ending it.
+    """Inside this context, signals ask the run to stop instead of ending it.
 
-    Signal handlers belong to the main thread; entered in another one, only the file is looked for. Processes forked
-    meanwhile leave Ctrl-C, which a terminal sends to them too, to this one; data workers SIGTERM as well (`leave_signals`).
+    Signal handlers belong to the main thread; in another thread only the file is checked. Forked processes leave Ctrl-C, which
+    a terminal sends to them too, to this one; data workers also SIGTERM (`leave_signals`).
     """
 
     def __init__(self, run_folder: Path) -> None:
@@ -40,7 +41,7 @@ class StopRequest:
         return bool(self.exit_code)
 
     def agree(self) -> None:
-        """Take over what the first process that was asked to stop was asked by: all have stopped. All must call this."""
+        """Adopt the request of the first process that was asked to stop: all have stopped. All must call this."""
         asked = all_gather((self.exit_code, self.reason, self.by_signal))
         self.exit_code, self.reason, self.by_signal = next((one for one in asked if one[0]), asked[0])
 
@@ -63,12 +64,12 @@ class StopRequest:
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM, where no loop asks for it: taken as Ctrl-C, but for the exit code."""
+    """SIGTERM outside a training loop: handled like Ctrl-C, except for the exit code."""
 
 
 @contextmanager
 def raising_sigterm() -> Iterator[None]:
-    """Let SIGTERM raise Terminated, so that what is open is closed; processes forked meanwhile end. For the main thread."""
+    """Let SIGTERM raise Terminated, so that resources are closed; forked processes end. For the main thread."""
     mine = os.getpid()
 
     def handle(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
@@ -82,7 +83,7 @@ def raising_sigterm() -> Iterator[None]:
 
 @contextmanager
 def _handling(handle: Callable[[int, FrameType | None], None], *numbers: int) -> Iterator[None]:
-    """Let signals be handled so meanwhile; in a thread that is not the main one, to which they belong, nothing changes."""
+    """Install signal handlers temporarily; in another thread than the main one nothing changes."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -103,6 +104,6 @@ def _end(number: int) -> None:
 
 
 def leave_signals(worker: int) -> None:  # noqa: ARG001  torch's signature
-    """Leave Ctrl-C and the first SIGTERM, which all processes of a run are sent, to the main process: it needs its workers."""
+    """Ignore Ctrl-C and the first SIGTERM, which all processes of a run get: the main process still needs its workers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda number, _: signal.signal(number, signal.SIG_DFL))

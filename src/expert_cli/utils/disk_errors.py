@@ -1,4 +1,4 @@
-"""What the system, a library or another program says of a full disk or a place that cannot be written, as the one error."""
+"""Recognizes errors about a full or read-only disk, of the system, a library or a program, and raises one kind of error."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ _REMEDIES = {
 }
 """Errors that are no bug of the program, and what to do."""
 _TOLD = re.compile(r"(?:\(os error |\[[Ee]rrno )(\d+)[)\]]")
-"""How libraries written in Rust (safetensors, tokenizers) and Python programs (pip) spell the number of the system's error."""
+"""How libraries written in Rust (safetensors, tokenizers) and Python programs (pip) print the system's error number."""
 
 
 def disk_problem(
     error: BaseException | str, failed: str = "", elsewhere: str = "give another folder"
 ) -> EnvironmentProblem | None:
-    """Return the error for a full disk or a place that cannot be written; None where it is something else, or told already.
+    """Return the error for a full or read-only disk; None for any other error, or one that is already explained.
 
-    error: an exception, also a library's own that tells of a full disk, or what another program said. failed: what could not be
+    error: an exception, also a library's own about a full disk, or the output of another program. failed: what could not be
     done and where ("" = the error's own path says it). elsewhere: what to do instead ("" = nothing).
     """
     if isinstance(error, ExpertError):
         return None
     if isinstance(error, RuntimeError) and getattr(error.__context__, "errno", 0) == errno.ELOOP:
-        error = error.__context__ or error  # how pathlib tells of links in a circle
+        error = error.__context__ or error  # pathlib's error for a circle of links
     if isinstance(error, UnicodeEncodeError) and Path(error.object).is_absolute():
         words = f"{error.object!a}: not a path in UTF-8, which Arrow needs"
         return EnvironmentProblem(words, "rename it, or, where the system's language is not in UTF-8, set PYTHONUTF8=1")
@@ -48,7 +48,7 @@ def disk_problem(
         error = OSError(int(told[1]), os.strerror(int(told[1])))
     if error.errno not in _REMEDIES:
         return None
-    path = error.filename2 or error.filename  # of two the one that was to be written
+    path = error.filename2 or error.filename  # with two paths, the one that was to be written
     where = path if path and (error.errno in _IN_THE_WAY or not failed) else ""
     message = ": ".join(str(part) for part in (failed, where, error.strerror) if part)
     return EnvironmentProblem(message, ", or ".join(filter(None, [_REMEDIES[error.errno], elsewhere])))
@@ -58,7 +58,7 @@ def disk_problem(
 def disk_errors(
     failed: str = "", elsewhere: str = "give another folder", unfinished: Path | None = None
 ) -> Iterator[None]:
-    """Raise what `disk_problem` makes of an error; `unfinished`, being written, goes where the disk is full."""
+    """Raise the error of `disk_problem`; `unfinished`, being written, is deleted if the disk is full."""
     try:
         yield
     except Exception as error:
@@ -72,5 +72,5 @@ def disk_errors(
 
 
 def known(error: BaseException) -> ExpertError | None:
-    """Return an error as one that a user can meet, None for a bug."""
+    """Return an error as one for the user, None for a bug."""
     return error if isinstance(error, ExpertError) else disk_problem(error)

@@ -1,7 +1,7 @@
-"""What the processes of a job tell each other: counts, flags, decisions, and who waits for whom. Over gloo, on CPUs.
+"""Communication between the processes of a job: counts, flags, decisions, and waiting. Uses gloo, on CPUs.
 
-Reading a number from the devices' own back end waits for all that the device has still to do. And NCCL gives up after ten
-minutes, while the first process may tokenize for hours; gloo ends at once when a process is gone.
+Reading a number through the devices' own back end would wait for all work in their queues. And NCCL gives up after ten
+minutes, while the first process may tokenize for hours; gloo fails at once when a process is gone.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ Result = TypeVar("Result")
 
 
 def _dist() -> Any:
-    import torch.distributed as dist  # torch is slow to load: who runs alone may not need it
+    import torch.distributed as dist  # torch is slow to import, and a single process may not need it
 
     return dist
 
 
 def world_size() -> int:
-    """Return the number of processes of the job; 1 where this one is alone."""
+    """Return the number of processes in the job; 1 for a single one."""
     dist = _dist()
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
 def all_reduce_sum(*counts: int) -> list[int]:
-    """Return each count summed over all processes, which must all ask."""
+    """Return each count summed over all processes; all must call it."""
     if world_size() == 1:
         return list(counts)
     import torch
@@ -48,7 +48,7 @@ def all_reduce_any(*flags: bool) -> list[bool]:
 
 
 def all_gather(value: Result) -> list[Result]:
-    """Return the values of all processes in their order; all must ask."""
+    """Return the values of all processes in order; all must call it."""
     if world_size() == 1:
         return [value]
     held: list[Any] = [None] * world_size()
@@ -57,18 +57,18 @@ def all_gather(value: Result) -> list[Result]:
 
 
 def broadcast_rank0(decide: Callable[[], Result]) -> Result:
-    """Return, in every process, what `decide` returns in the first one, which alone calls it."""
+    """Return, in every process, the result of `decide` in the first one, which alone calls it."""
     return cast(Result, all_gather(decide() if _is_first() else None)[0])
 
 
 def barrier() -> None:
-    """Wait until every process has come here."""
+    """Wait until every process has arrived here."""
     all_reduce_sum(0)
 
 
 @contextmanager
 def rank0_first() -> Iterator[None]:
-    """Let the first process go through the block before the others, however long it takes."""
+    """Let the first process run the block before the others, however long it takes."""
     if not _is_first():
         barrier()
     yield
@@ -77,20 +77,20 @@ def rank0_first() -> Iterator[None]:
 
 
 def leave() -> None:
-    """Wait for all processes and end what connects them. One that left early would be taken for one that failed."""
+    """Wait for all processes and disconnect them. One that left early would count as failed."""
     if world_size() == 1:
         return
     barrier()
-    _group_beside.cache_clear()  # a group that outlives the others ends the process with an abort, now and then
+    _group_beside.cache_clear()  # a group that outlives the others sometimes aborts the process
     _dist().destroy_process_group()
 
 
 @contextmanager
 def naming_lost_processes() -> Iterator[None]:
-    """Say of a connection that broke that another process of the job is gone.
+    """Report a broken connection as another process of the job being gone.
 
-    The first process ends with 3, with which schedulers try again, the others with 1, so that its own exit code is the highest.
-    Raises EnvironmentProblem, ExpertError.
+    The first process exits with 3, at which schedulers retry, the others with 1, so that its exit code is the highest. Raises
+    EnvironmentProblem, ExpertError.
     """
     try:
         yield
@@ -114,5 +114,5 @@ def _cpu_group() -> Any:
 
 @lru_cache(1)
 def _group_beside(world: Any) -> Any:  # noqa: ARG001  a job that is set up anew gets a group of its own
-    """Return a gloo group of all processes; made when all of them first ask."""
+    """Return a gloo group of all processes, created when all first call this."""
     return _dist().new_group(backend="gloo", timeout=LONGEST_WAIT)

@@ -1,4 +1,4 @@
-"""Files and folders that a reader sees as they were or as they become, never half: written beside, synced, renamed.
+"""Writes files and folders atomically: beside their place, synced, then renamed.
 
 No token of the hub reaches a text written here (`redaction.py`).
 
@@ -8,7 +8,7 @@ No token of the hub reaches a text written here (`redaction.py`).
         beside.rename(home)
     damage = VerifiedFolder(home, read_sealed(home / RECORD)["files"]).damage()
 
-The record of a folder is written last, and names every file but itself.
+The record of a folder is written last, and lists every file but itself.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ from expert_cli.utils.text import type_name
 
 
 def require_new_file(option: str, path: Path) -> None:
-    """Raise InputError where something lies at the place that an option names: it is never written over."""
+    """Raise InputError if the place that an option names exists: it is never overwritten."""
     if path.exists():
         raise InputError(f"{option} {path}: something is there already", "give another name, or remove it")
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text (UTF-8, line feeds) atomically, but for tokens of the hub as it is."""
+    """Write a text (UTF-8, line feeds) atomically, without tokens of the hub."""
     write_bytes(path, redact(text).encode("utf-8"))
 
 
 def write_bytes(path: Path, raw: bytes) -> None:
-    """Write a file atomically and exactly; one that was there keeps its permissions. A device or a pipe is never replaced."""
+    """Write a file atomically and unchanged; an existing one keeps its permissions. A device or pipe is never replaced."""
     if path.exists() and not path.is_file():
         path.write_bytes(raw)
         return
@@ -64,9 +64,9 @@ def write_bytes(path: Path, raw: bytes) -> None:
 
 @contextmanager
 def beside(path: Path) -> Iterator[Path]:
-    """Give a name beside a file's place, to write it there and rename it; what is not renamed goes. The folder is made."""
+    """Yield a name beside a file's place, to write it there and rename it; what is left is deleted. The folder is created."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Processes of several machines or containers may have one number.
+    # Processes of several machines or containers may have the same number.
     unfinished = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     try:
         yield unfinished
@@ -75,19 +75,19 @@ def beside(path: Path) -> Iterator[Path]:
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Write a JSON document atomically, tokens of the hub removed."""
+    """Write a JSON document atomically, without tokens of the hub."""
     write_text(path, json_text(value))
 
 
 def json_text(value: Mapping[str, Any]) -> str:
-    """Return the text of a JSON document as `write_json` lays it out."""
+    """Return a JSON document in the layout of `write_json`."""
     text = json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n"
-    # A file's name that is no UTF-8 holds half of a surrogate pair: such a thing JSON can only spell out.
+    # A file name that is not UTF-8 contains half of a surrogate pair, which JSON can only escape.
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Return what JSON text holds. Raises ValueError, also where it is nested too deeply."""
+    """Parse JSON. Raises ValueError, also for deep nesting."""
     try:
         return json.loads(text)
     except RecursionError as error:
@@ -95,18 +95,18 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def strict_json(text: bytes) -> Any:
-    """Return what JSON text holds. Raises ValueError, also for a key twice, NaN, half of a surrogate pair, and deep nesting."""
+    """Parse JSON. Raises ValueError, also for a repeated key, NaN, half of a surrogate pair, and deep nesting."""
     return jiter.from_json(text, allow_inf_nan=False, catch_duplicate_keys=True)
 
 
 def json_lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
-    """Return rows as JSON lines: exactly, but without the hub's tokens, and with "?" for half of a surrogate pair."""
+    """Return rows as JSON lines, unchanged but for the hub's tokens, and "?" for half of a surrogate pair."""
     text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     return redact(text).encode("utf-8", "replace")
 
 
 def json_objects(path: Path) -> Iterator[tuple[str, int, dict[str, Any]]]:
-    """Yield (file:line, line, object) of every line that is not blank. Raises InputError with the place of the first fault."""
+    """Yield (file:line, line, object) for every line that is not blank. Raises InputError with the place of the first error."""
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, start=1):
@@ -127,23 +127,23 @@ def _object(where: str, line: bytes) -> dict[str, Any]:
 
 
 def write_sealed(path: Path, body: Mapping[str, Any]) -> None:
-    """Write a JSON document as `write_json` does, with a hash of itself under "self"."""
+    """Write a JSON document as `write_json`, with a hash of itself under "self"."""
     plain = parse_json(redact(json.dumps(body, default=str)))
     write_json(path, {**plain, "self": _seal(plain)})
 
 
 def read_sealed(path: Path) -> dict[str, Any]:
-    """Return what `write_sealed` wrote. Raises OSError, ValueError as `parse_sealed` does."""
+    """Return a document of `write_sealed`. Raises OSError, ValueError as `parse_sealed`."""
     return parse_sealed(path.read_bytes())
 
 
 def parse_sealed(raw: bytes) -> dict[str, Any]:
-    """Return what `write_sealed` made a document of. Raises ValueError saying what is wrong: not one byte may differ."""
+    """Return the document of a text from `write_sealed`. Raises ValueError saying what is wrong: every byte counts."""
     document = parse_json(raw.decode("utf-8", "replace"))
     if not isinstance(document, dict) or "self" not in document:
         raise ValueError("is not of its form")
     body = {name: value for name, value in document.items() if name != "self"}
-    # The text too: white space or a repeated key would pass the hash.
+    # The text, too: white space or a repeated key would not change the hash.
     if document["self"] != _seal(body) or raw != json_text(document).encode():
         raise ValueError("does not match its own hash")
     return body
@@ -154,7 +154,7 @@ def _seal(body: Mapping[str, Any]) -> str:
 
 
 def remove(path: Path) -> None:
-    """Remove a folder with all that is in it, a file, or a link but nothing it leads to."""
+    """Delete a folder with its contents, a file, or a link without its target."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -162,7 +162,7 @@ def remove(path: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make every file of a folder, and the folder itself, durable."""
+    """Sync every file of a folder, and the folder itself, to disk."""
     for path in folder.rglob("*"):
         if path.is_file():
             with path.open("rb+") as file:
@@ -171,7 +171,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def sync_names(folder: Path) -> None:
-    """Make durable which files a folder has, after one was made, renamed or removed in it."""
+    """Sync a folder's names to disk, after a file was created, renamed or deleted."""
     if os.name == "posix":
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -181,12 +181,12 @@ def sync_names(folder: Path) -> None:
 
 
 def stamp(path: Path) -> list[int]:
-    """Return size, times and inode of a file: what changes whenever its bytes do. Raises OSError."""
+    """Return size, times and inode of a file, which change whenever its bytes do. Raises OSError."""
     return stamp_of(path.stat())
 
 
 def stamp_of(facts: os.stat_result) -> list[int]:
-    """Return the stamp of the file that the system tells this about."""
+    """Return the stamp in the system's information about a file."""
     return [facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino]
 
 
@@ -197,28 +197,28 @@ def sha256_of(path: Path) -> str:
 
 
 def is_file(path: Path) -> bool:
-    """Whether a file is there; no in a folder that may not be looked into, where `Path.is_file` raises."""
+    """Whether a file exists; false in an inaccessible folder, where `Path.is_file` raises."""
     return os.path.isfile(path)  # noqa: PTH113
 
 
 def is_folder(path: Path) -> bool:
-    """Whether a folder is there; no in a folder that may not be looked into."""
+    """Whether a folder exists; false in an inaccessible folder."""
     return os.path.isdir(path)  # noqa: PTH112
 
 
 def matching(pattern: str) -> Iterator[Path]:
-    """Yield what is there that a pattern of `glob` fits, "**" over folders, in no order; nothing hidden."""
+    """Yield the existing paths that match a `glob` pattern ("**" matches folders), in no order and without hidden ones."""
     return map(Path, glob.iglob(pattern, recursive=True))  # noqa: PTH207  Path.glob takes no absolute pattern
 
 
 def files_below(folder: Path) -> Iterator[Path]:
-    """Yield the files in a folder and in its folders, in no order; one that cannot be read has none."""
+    """Yield the files in a folder and its subfolders, in no order; inaccessible folders are skipped."""
     for where, _, names in os.walk(folder):
         yield from (Path(where, name) for name in names)
 
 
 def facts_of(paths: Iterable[Path]) -> dict[Path, os.stat_result]:
-    """Return what the system tells about each of some files; one that is gone, or goes meanwhile, is left out."""
+    """Return the system's information about some files; missing ones are left out."""
     found = {}
     for path in paths:
         with suppress(FileNotFoundError):
@@ -228,14 +228,14 @@ def facts_of(paths: Iterable[Path]) -> dict[Path, os.stat_result]:
 
 @dataclass(frozen=True)
 class VerifiedFolder:
-    """A folder and its files: {name: {bytes, sha256}}; with mtime_ns an unchanged one is not hashed again."""
+    """A folder and its files: {name: {bytes, sha256}}; with mtime_ns an unchanged file is not hashed again."""
 
     path: Path
     files: Mapping[str, Mapping[str, Any]]
 
     @classmethod
     def measured(cls, path: Path, *, leave_out: Collection[str] = (), times: bool = False) -> VerifiedFolder:
-        """Return a folder with its files as they are, made durable; hidden ones and `leave_out` are no part of it."""
+        """Return a folder with its current files, synced to disk, without hidden ones and `leave_out`."""
         files = {file.relative_to(path).as_posix(): file for file in sorted(path.rglob("[!.]*")) if file.is_file()}
         files = {name: file for name, file in files.items() if name not in leave_out}
         # Hashing takes as long as syncing, and neither needs the interpreter.
@@ -245,7 +245,7 @@ class VerifiedFolder:
             return cls(path, dict(zip(files, entries, strict=True)))
 
     def damage(self, sha256: Callable[[Path], str] | None = sha256_of) -> str:
-        """Return which file is not as it was recorded, and how; "": none. sha256: None = sizes are enough."""
+        """Return which file differs from its record, and how; "": none. sha256: None = compare sizes alone."""
         damage = next(filter(None, (self._fault(name, None) for name in self.files)), "")
         if damage or sha256 is None:
             return damage
@@ -274,7 +274,7 @@ def _entry(file: Path, *, times: bool) -> dict[str, Any]:
 
 @contextmanager
 def folder_beside(home: Path) -> Iterator[Path]:
-    """Give an empty folder beside `home`, to be filled and renamed; what was not renamed is removed at the end."""
+    """Yield an empty folder beside `home`, to be filled and renamed; otherwise it is deleted at the end."""
     home.parent.mkdir(parents=True, exist_ok=True)
     beside = Path(tempfile.mkdtemp(prefix=f".{home.name}.", dir=home.parent))
     try:
@@ -284,17 +284,17 @@ def folder_beside(home: Path) -> Iterator[Path]:
 
 
 class FileHashCache:
-    """File hashes remembered by size, mtime, ctime and inode, so that an unchanged file is not read again."""
+    """A cache of file hashes by size, mtime, ctime and inode, so that unchanged files are not read again."""
 
     def __init__(self, folder: Path) -> None:
-        """Read those that are remembered beside the stores in `folder`; a damaged file of them is an empty one."""
+        """Read the cache beside the stores in `folder`; a damaged one counts as empty."""
         self.path, self.changed = folder / ".memo.json", False
         self.known: dict[str, list[Any]] = {}
         with suppress(OSError, ValueError, KeyError, TypeError):
             self.known = dict(read_sealed(self.path)["files"])
 
     def sha256(self, path: Path, *, again: bool = False) -> str:
-        """Return a file's hash, read anew if the file changed since it was remembered (or if asked `again`)."""
+        """Return a file's hash, computed again if the file has changed (or if `again`)."""
         seen, name = stamp(path), str(path.resolve())
         *then, digest = self.known.get(name, [""])
         if again or then != seen:
@@ -304,7 +304,7 @@ class FileHashCache:
         return str(digest)
 
     def save(self) -> None:
-        """Write what is new; a folder that cannot be written is used without them."""
+        """Write new entries; an unwritable folder is used without them."""
         if self.changed:
             there = {name: seen for name, seen in self.known.items() if Path(name).exists()}
             with suppress(OSError):

@@ -1,4 +1,4 @@
-"""How many of something have which length: what is told of all packs and documents without a list of them."""
+"""A histogram of lengths, for statistics about packs and documents without a list of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class LengthHistogram:
-    """counts: int64 [longest + 1], how many have n tokens; [1] where there are none."""
+    """counts: int64 [longest + 1], how many have n tokens; [1] without any."""
 
     counts: NDArray[np.int64]
 
@@ -21,37 +21,37 @@ class LengthHistogram:
         return cls(np.bincount(lengths, minlength=1))
 
     def __len__(self) -> int:
-        """Return how many have a length."""
+        """Return the number of lengths."""
         return int(self.counts.sum())
 
     @property
     def tokens(self) -> int:
-        """Tokens of all."""
+        """The sum of all lengths."""
         return int((self.counts * np.arange(len(self.counts))).sum())
 
     @property
     def squares(self) -> int:
-        """The sum of the squares of all lengths."""
+        """The sum of all squared lengths."""
         return int((self.counts * np.arange(len(self.counts)) ** 2).sum())
 
     @property
     def longest(self) -> int:
-        """The largest length; 0 where there are none."""
+        """The largest length; 0 without any."""
         return len(self.counts) - 1
 
     @property
     def mean(self) -> float:
-        """Tokens of one, on average; 0 where there are none."""
+        """The mean length; 0 without any."""
         return self.tokens / max(1, len(self))
 
     def beyond(self, length: int) -> tuple[int, int]:
-        """Return how many are longer, and by how many tokens in all."""
+        """Return how many are longer, and by how many tokens in total."""
         longer = self.counts[length + 1 :]
         return int(longer.sum()), int((longer * np.arange(1, len(longer) + 1)).sum())
 
     def percentile(self, percent: float) -> int:
-        """Return the length that so many percent do not exceed, one that some have. Raises IndexError where none have any."""
-        # The place as numpy's method "higher" finds it: number i of n, from 0, is at i / (n - 1).
+        """Return a percentile, an existing length. Raises IndexError without any."""
+        # As numpy's method "higher": number i of n, from 0, is at i / (n - 1).
         place = np.ceil(percent / 100 * (len(self) - 1))
         return int(np.flatnonzero(np.cumsum(self.counts) > place)[0])
 

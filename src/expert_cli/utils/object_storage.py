@@ -1,6 +1,6 @@
-"""Objects in storage that is reached by URL (s3://, gs://, hf:// ...), through fsspec; and what forbids the network.
+"""Objects in storage with a URL (s3://, gs://, hf:// ...), through fsspec; and what forbids the network.
 
-An object appears when all of it is there; what belongs together is told by an object that is written last.
+An object appears when it is complete; a group of objects is marked as complete by one that is written last.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from expert_cli.utils.disk_errors import disk_errors
 from expert_cli.utils.redaction import redact, without_passwords
 
 EXTRAS = {"s3": "s3", "gs": "gcs"}
-"""What URLs begin with -> the extra that reads them; the hub's own client brings the file system of hf://."""
+"""URL schemes and the extras that support them; the hub's own client supports hf://."""
 READ_AHEAD = 8 << 20
-"""Bytes that are asked for at once: what a request takes to be answered is little beside what these take to arrive."""
+"""Bytes of one request, so many that its latency hardly counts."""
 _URL = re.compile(r"([a-z0-9]+)://")
 _CONNECTION = {"connect_timeout": 10, "read_timeout": 60, "retries": {"max_attempts": 4, "mode": "standard"}}
 _LIBRARIES = {"aiobotocore", "aiohttp", "asyncio", "botocore", "gcsfs", "google", "huggingface_hub", "requests"}
-_LIBRARIES |= {"httpcore", "httpcore2", "httpx", "httpx2", "urllib3"}  # the hub's client, by its version
+_LIBRARIES |= {"httpcore", "httpcore2", "httpx", "httpx2", "urllib3"}  # of the hub's client, by its version
 _VERSIONS = ("ETag", "md5Hash", "etag", "blob_id", "generation", "last_modified", "mtime", "created")
-"""Under which name a file system tells what it knows an object's content by."""
+"""The names under which file systems report the version of an object's content."""
 
 
 def forbidden_by(*, asked: bool) -> str:
-    """Return what forbids the network, as the hub client read it at its import; "" where nothing does."""
+    """Return what forbids the network, as the hub client read it when it was imported; "" for nothing."""
     from huggingface_hub import constants
 
     reasons = {"--offline is given": asked, "HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE is set": constants.HF_HUB_OFFLINE}
@@ -39,25 +39,25 @@ def forbidden_by(*, asked: bool) -> str:
 
 
 def is_url(written: str | os.PathLike[str]) -> bool:
-    """Return whether something that names files names objects in storage."""
+    """Return whether a name of files is a URL in object storage."""
     found = _URL.match(os.fspath(written))
     return found is not None and found[1] != "file"
 
 
 def without_file_scheme(written: str) -> str:
-    """Return the path that a file:// URL names, anything else as it is."""
+    """Return the path of a file:// URL, anything else unchanged."""
     return url2pathname(written.removeprefix("file://")) if written.startswith("file://") else written
 
 
 def place_of(written: str | os.PathLike[str]) -> Path | str:
-    """Return where something is kept: a folder, or as text a URL in storage, without a slash behind it. Raises InputError."""
+    """Return a folder, or a URL in storage as text without a slash at its end. Raises InputError."""
     name = os.fspath(written)
     return name.rstrip("/") if is_url(name) else Path(without_file_scheme(name))
 
 
 @dataclass(frozen=True)
 class ObjectInfo:
-    """What storage tells of an object: its bytes, and the version that its content goes by (S3: the ETag)."""
+    """Information about an object: its size, and the version of its content (S3: the ETag)."""
 
     size: int
     version: str
@@ -65,20 +65,20 @@ class ObjectInfo:
 
 @dataclass(frozen=True)
 class StoredFolder:
-    """All objects whose URL begins with `url` and a slash; with no name a method is about the object at `url` itself.
+    """All objects whose URL begins with `url` and a slash; without a name a method is about the object at `url` itself.
 
-    Every method raises EnvironmentProblem (out of reach after several tries, no permission, a package is missing) and
-    InputError (no such bucket or object), with the URL and the remedy.
+    Every method raises EnvironmentProblem (unreachable after several tries, no permission, a missing package) and InputError
+    (no such bucket or object), with the URL and the remedy.
     """
 
     url: str
 
     def __truediv__(self, name: str) -> StoredFolder:
-        """Return what lies below."""
+        """Return a folder below."""
         return StoredFolder(self.url_of(name))
 
     def __str__(self) -> str:
-        """Return the URL without what is secret in it."""
+        """Return the URL without secrets."""
         return _shown(self.url)
 
     def url_of(self, name: str) -> str:
@@ -86,14 +86,14 @@ class StoredFolder:
         return f"{self.url.rstrip('/')}/{name}" if name else self.url
 
     def list(self) -> dict[str, ObjectInfo]:
-        """Return all objects below, by name ("/" between parts), in order; {} where there are none."""
+        """Return all objects below, by name ("/" between parts), in order."""
         with self._errors("", "list") as (system, root):
             found = system.find(root, detail=True)
             inside = root.rstrip("/") + "/"
             return {name.removeprefix(inside): _info(found[name]) for name in sorted(found) if name.startswith(inside)}
 
     def info(self, name: str = "") -> ObjectInfo | None:
-        """Return what one object is, None where there is none of this name."""
+        """Return information about one object, None if it does not exist."""
         with self._errors(name, "read") as (system, path):
             try:
                 found = system.info(path)
@@ -107,9 +107,9 @@ class StoredFolder:
             return cast(bytes, system.cat_file(path))
 
     def open(self, name: str = "", *, version: str = "") -> IO[bytes]:
-        """Open an object to be read by range; its errors while it is read are the caller's, see `storage_errors`.
+        """Open an object for reading ranges; the caller handles errors while reading, see `storage_errors`.
 
-        version: the one that it has to be of, "" = whichever is there; InputError if it is another.
+        version: the required one, "" = any; InputError if it is another.
         """
         with self._errors(name, "read") as (system, path):
             file = system.open(path, "rb", block_size=READ_AHEAD, cache_type="readahead")
@@ -119,23 +119,23 @@ class StoredFolder:
             return cast(IO[bytes], file)
 
     def get(self, names: Sequence[str], folder: Path) -> None:
-        """Bring objects to a local folder, several at once, by their names."""
+        """Download objects to a local folder in parallel, by name."""
         with self._errors("", "read") as (system, root), disk_errors(f"cannot fetch {self}", "give a larger disk"):
             system.get([f"{root}/{name}" for name in names], [str(folder / name) for name in names])
 
     def put(self, folder: Path, names: Sequence[str]) -> None:
-        """Write files of a local folder as whole objects, several at once, by their names."""
+        """Upload files of a local folder in parallel, by name."""
         with self._errors("", "write") as (system, root):
             system.put([str(folder / name) for name in names], [f"{root}/{name}" for name in names])
 
     def remove(self, name: str) -> None:
-        """Remove an object; of one that is gone nothing is said."""
+        """Delete an object; a missing one is no error."""
         with self._errors(name, "remove") as (system, path), suppress(FileNotFoundError):
             system.rm_file(path)
 
     @contextmanager
     def _errors(self, name: str, doing: str) -> Iterator[tuple[Any, str]]:
-        """Give the file system and the object's path in it, and raise its errors as this tool's."""
+        """Yield the file system and the object's path in it, and convert its errors."""
         url = self.url_of(name)
         with storage_errors(url, doing):
             from fsspec.core import url_to_fs
@@ -146,7 +146,7 @@ class StoredFolder:
 
 @contextmanager
 def storage_errors(url: str, doing: str = "read") -> Iterator[None]:
-    """Raise what a file system or its client says in the block as an error with the URL and the remedy."""
+    """Convert errors of a file system or its client in the block, with the URL and the remedy."""
     try:
         yield
     except ExpertError:
@@ -164,7 +164,7 @@ def _info(found: dict[str, Any]) -> ObjectInfo:
 
 
 def _shown(text: str) -> str:
-    """Return a text with a URL without what is secret in it."""
+    """Return a text with a URL without secrets."""
     return redact(without_passwords(text))
 
 
@@ -173,7 +173,7 @@ def _replaced(url: str) -> InputError:
 
 
 def _problem(error: Exception, url: str, doing: str) -> ExpertError | None:
-    """Return what a file system's error is for a user; None for a bug."""
+    """Return the user's error for a file system's; None for a bug."""
     scheme, told = url.partition("://")[0], _shown(f"{url}: cannot {doing}: {str(error) or type(error).__name__}")
     if isinstance(error, ImportError):
         return EnvironmentProblem(told, f'pip install "expert-cli[{EXTRAS.get(scheme, scheme)}]"')

@@ -1,4 +1,4 @@
-"""Every path the tool reads or writes, worked out in one place."""
+"""Computes the paths that the tool reads and writes."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ STORES = "datasets_optimized"
 """The folder of token stores in a project."""
 _LONGEST_NAME = 100
 FilePath = str | os.PathLike[str]
-"""A path as people hand it to a function."""
+"""A path as callers pass it to a function."""
 
 
 def cache_folder() -> Path:
-    """Return the user's cache folder of this tool (unpacked base models); it need not exist yet."""
+    """Return the user's cache folder of this tool (unpacked base models), which may not exist yet."""
     return Path(platformdirs.user_cache_dir("expert-cli", appauthor=False))
 
 
 def folder_of_url(kind: Literal["runs", "stores"], url: str) -> Path:
-    """Return where this machine keeps what is at a URL, and may lose it: no other URL has it; it need not exist yet."""
+    """Return this machine's local copy of a URL, used for no other URL; it may be lost, and may not exist yet."""
     return cache_folder() / kind / f"{slug(url)}-{hashlib.sha256(url.rstrip('/').encode()).hexdigest()[:8]}"
 
 
@@ -39,10 +39,10 @@ def slug(model_name: str) -> str:
 
 
 def folder_name(expert: str) -> str:
-    """Return the folder name of an expert: as `slug` gives it, and no other expert's.
+    """Return the folder name of an expert: as from `slug`, and unique to it.
 
-    Where more is left out than case and separators, or the name is too long for a folder, a hash of it is added:
-    "Expert SQL" -> "expert-sql", "专家一" -> "model-" and 8 hex digits.
+    If more than case and separators is lost, or the name is too long for a folder, a hash is appended: "Expert SQL" ->
+    "expert-sql", "专家一" -> "model-" and 8 hex digits.
     """
     plain = slug(expert)
     if plain == re.sub(r"[-_. ]+", "-", expert.lower()).strip("-"):
@@ -51,7 +51,7 @@ def folder_name(expert: str) -> str:
 
 
 def store_folder(root: Path, expert: str, written: str = "") -> Path:
-    """Return the folder of an expert's token stores; of stores at a URL one in this machine's cache."""
+    """Return the folder of an expert's token stores; for stores at a URL one in this machine's cache."""
     if is_url(written):
         return folder_of_url("stores", written)
     written = without_file_scheme(written)
@@ -60,11 +60,11 @@ def store_folder(root: Path, expert: str, written: str = "") -> Path:
 
 
 def project_root(manifest: Path) -> Path:
-    """Return the nearest ancestor folder of the manifest that holds a folder `experts`, else the manifest's own folder."""
+    """Return the nearest parent folder of the manifest with a folder `experts`, else the manifest's own folder."""
     folder = manifest.resolve().parent
     return next((parent for parent in folder.parents if (parent / "experts").is_dir()), folder)
 
 
 def is_inside(path: Path, folder: Path) -> bool:
-    """Whether `path` lies in `folder` once links and ".." are resolved."""
+    """Whether `path` lies in `folder`, with links and ".." resolved."""
     return path.resolve().is_relative_to(folder.resolve())

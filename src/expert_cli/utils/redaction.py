@@ -1,11 +1,11 @@
-"""Secrets, and their way out of what is written and shown: tokens of the hub; passwords in URLs."""
+"""Removes secrets from what is written and shown: tokens of the hub, passwords in URLs."""
 
 from __future__ import annotations
 
 import re
 
 HUB_TOKEN = re.compile(r"hf_(?:[A-Za-z0-9]{34,}|[A-Za-z0-9]{16,}(?=…|\.\.\.))")
-"""As long as the hub makes its tokens, or cut: a folder or a column may well be named hf_ and a long word."""
+"""A token in full length, or truncated: a folder or column may be named hf_ and a long word."""
 _PASSWORD_IN_URL = re.compile(r"(?<=://)[^/@\s:]+:[^/@\s]+(?=@)")
 
 

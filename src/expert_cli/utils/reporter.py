@@ -1,4 +1,4 @@
-"""Where the library reports what it does: it never prints, and knows no terminal."""
+"""The interface through which the library reports what it does; it never prints, and knows no terminal."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from expert_cli.utils.text import count
 
 PLAIN_INTERVAL_S = 5.0
 QUIET_S = 2.0
-"""What is done within this needs no bar."""
+"""Work shorter than this needs no bar."""
 
 
 class Bar:
-    """A running progress display; this one shows nothing."""
+    """A progress bar; this one shows nothing."""
 
     def update(self, done: float, note: str = "") -> None:
-        """Show `done` of the total (absolute, in the bar's unit) and a short note beside it."""
+        """Show `done` of the total (absolute, in the bar's unit) and a short note."""
 
 
 class Reporter:
-    """Where lines, tables and progress go; this one says nothing."""
+    """Receives lines, tables and progress; this one ignores them."""
 
     def info(self, text: str) -> None:
-        """Report one line of what happens."""
+        """Report a line."""
 
     def detail(self, text: str) -> None:
-        """Report one line that a run's log.txt keeps, and no screen shows."""
+        """Report a line for a run's log.txt alone."""
 
     def warning(self, text: str) -> None:
-        """Report one line the user should not miss."""
+        """Report a line that the user should not miss."""
 
     def info_table(self, title: str, columns: list[str], rows: list[list[str]]) -> None:
-        """Report a table of what happens; `columns` are its heads."""
+        """Report a table; `columns` is its header."""
 
     @contextmanager
     def progress(self, title: str, total: float | None, unit: str = "") -> Iterator[Bar]:  # noqa: ARG002
@@ -42,12 +42,12 @@ class Reporter:
 
 
 class NullReporter(Reporter):
-    """A reporter that says nothing: for tests and for use as a library."""
+    """A reporter without output, for tests and for use as a library."""
 
 
 @contextmanager
 def late_progress(report: Reporter, title: str, total: float | None, unit: str) -> Iterator[Callable[[float], None]]:
-    """Yield what takes how much is done; a bar is shown where that goes on for longer than two seconds."""
+    """Yield a function that takes the amount done; a bar appears after two seconds."""
     started, bar = time.monotonic(), None
     with ExitStack() as stack:
 
@@ -62,7 +62,7 @@ def late_progress(report: Reporter, title: str, total: float | None, unit: str) 
 
 
 class PlainBar(Bar):
-    """One line at most every few seconds, and at the end the last state, if its count was not shown yet."""
+    """Writes at most one line every few seconds, and the final state if it has not been shown."""
 
     def __init__(self, say: Callable[[str], None], title: str, total: float | None, unit: str) -> None:
         """say: takes a line."""
@@ -72,11 +72,11 @@ class PlainBar(Bar):
         self.counted = self.pending = ""
 
     def update(self, done: float, note: str = "") -> None:
-        """Take the present state, and say it if it is time. What a first state says as done was done before the bar."""
+        """Take the current state, and write it if it is time. The amount in the first state was done before."""
         counted, now = count(done, self.total, self.unit), time.monotonic()
         before, since = self.first = self.first or (done, now)
         line = f"{self.title}  {counted}  {note}".rstrip()
-        # Training moves its bar after a step and again when it has logged it: the same count is no later state.
+        # Training updates its bar after a step and again after logging it: the same count is no new state.
         self.pending = "" if counted == self.counted else line
         if now - self.shown >= PLAIN_INTERVAL_S:
             left = (self.total - done) / (done - before) * (now - since) if self.total and done > before else None
@@ -84,6 +84,6 @@ class PlainBar(Bar):
             self.shown, self.counted, self.pending = now, counted, ""
 
     def finish(self) -> None:
-        """Say the last state."""
+        """Write the final state."""
         if self.pending:
             self.info(self.pending)

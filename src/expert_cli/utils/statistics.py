@@ -1,4 +1,4 @@
-"""What samples tell of what they were drawn from: means, shares, ratios and differences with their 95 % intervals."""
+"""Means, shares, ratios and differences with 95 % confidence intervals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _T = (
 
 
 def t_quantile(degrees: float) -> float:
-    """Return the 97.5 % quantile of Student's t; a broken number of degrees (>= 1) is rounded down, the safe way."""
+    """Return the 97.5 % quantile of Student's t; fractional degrees of freedom (>= 1) are rounded down, the safe way."""
     whole = math.floor(degrees)
     if whole <= len(_T):
         return _T[whole - 1]
@@ -29,7 +29,7 @@ def t_quantile(degrees: float) -> float:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean and its 95 % interval; None where one value tells nothing of its spread."""
+    """A mean and its 95 % interval; None for a single value."""
 
     mean: float
     ci95: tuple[float, float] | None
@@ -49,13 +49,13 @@ def mean_of(values: Sequence[float]) -> Estimate:
 
 
 def paired_ratio(a: Sequence[float], b: Sequence[float]) -> Estimate:
-    """Return a / b of pairs that were measured one after the other: the mean of the log ratios, and back."""
+    """Return the mean of paired ratios a / b, computed over their logarithms."""
     logs = mean_of([math.log(x / y) for x, y in zip(a, b, strict=True)])
     return Estimate(math.exp(logs.mean), (math.exp(logs.ci95[0]), math.exp(logs.ci95[1])) if logs.ci95 else None)
 
 
 def wilson(correct: float, cases: float) -> tuple[float, float]:
-    """Return Wilson's 95 % interval of a share; of numbers that are estimates too (JASA 22, 1927, 209-212)."""
+    """Return Wilson's 95 % interval of a share, which may be an estimate itself (JASA 22, 1927, 209-212)."""
     share = correct / cases
     spread = Z_95**2 / cases
     middle = (share + spread / 2) / (1 + spread)
@@ -64,13 +64,13 @@ def wilson(correct: float, cases: float) -> tuple[float, float]:
 
 
 def pass_at(k: int, correct: int, tries: int) -> float:
-    """Return the chance that one of k <= tries is right, without bias (Chen et al., arXiv 2107.03374)."""
+    """Return the unbiased probability that one of k <= tries is right (Chen et al., arXiv 2107.03374)."""
     return 1 - math.comb(tries - correct, k) / math.comb(tries, k)
 
 
 @dataclass(frozen=True)
 class Paired:
-    """What passed in two trials of the same cases. `lost`: in the first, not the second; `gained`: the reverse."""
+    """Results of two evaluations of the same cases. `lost`: right in the first alone; `gained`: in the second alone."""
 
     cases: int
     lost: int
@@ -78,18 +78,18 @@ class Paired:
 
     @classmethod
     def of(cls, first: Iterable[bool], second: Iterable[bool]) -> Paired:
-        """Pair what passed and what did not, case by case; there is at least one."""
+        """Pair the results case by case; there is at least one."""
         passed = list(zip(first, second, strict=True))
         return cls(len(passed), passed.count((True, False)), passed.count((False, True)))
 
     @property
     def drop(self) -> float:
-        """How much the share that passed fell; negative where it rose."""
+        """How much the share of right answers fell; negative if it rose."""
         return (self.lost - self.gained) / self.cases
 
     @property
     def ci95(self) -> tuple[float, float]:
-        """The 95 % interval of the drop, which holds for few pairs too, and where none or all of them differ.
+        """The 95 % interval of the drop, also for few pairs, or if none or all of them differ.
 
         Source: Bonett and Price, Journal of Educational and Behavioral Statistics 37 (2012).
         """
@@ -99,7 +99,7 @@ class Paired:
         return max(-1.0, middle - half), min(1.0, middle + half)
 
     def rise(self) -> dict[str, Any]:
-        """Return how much the share that passed rose, the interval of that, and counts."""
+        """Return how much the share of right answers rose, its interval, and counts."""
         low, high = self.ci95
         told = {"difference": (self.gained - self.lost) / self.cases, "ci95": [-high, -low]}
         return {**told, "gained": self.gained, "lost": self.lost}

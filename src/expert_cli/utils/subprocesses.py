@@ -1,4 +1,4 @@
-"""Processes of our own that do a piece of work: spoken to in lines, watched, and ended with all that they started."""
+"""Child processes: exchanging lines with them, limits, and ending them with all processes they started."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ _THIS_THREAD = threading.local()
 
 
 def cancel_with(event: threading.Event) -> None:
-    """Let what this thread waits for end once `event` is set: `LineProcess.receive` then raises CancelledError."""
+    """When `event` is set, let `LineProcess.receive` in this thread raise CancelledError."""
     _THIS_THREAD.cancel = event
 
 
 def how_it_ended(code: int) -> str:
-    """Return the words for the exit code of a process: a signal where there was one."""
+    """Return a process's exit code in words: the signal, if there was one."""
     return f"ended with signal {-code} ({signal.strsignal(-code)})" if code < 0 else f"ended with exit code {code}"
 
 
 def last_words(log: Path) -> str:
-    """Return the line of the child's stderr that says most: the fatal error that faulthandler named, else the last."""
+    """Return the most informative line of the child's stderr: faulthandler's fatal error, else the last line."""
     lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
     return next((line for line in lines if line.startswith("Fatal Python error")), lines[-1] if lines else "")[:300]
 
 
 def end_family(child: subprocess.Popen[Any]) -> None:
-    """End our own child and what it started."""
+    """Kill our child and what it started."""
     for process in _family(child):
         with contextlib.suppress(psutil.Error):
             process.kill()
@@ -49,7 +49,7 @@ def end_family(child: subprocess.Popen[Any]) -> None:
 
 
 def _family(child: subprocess.Popen[Any]) -> list[psutil.Process]:
-    """Return what a child that still runs has started, and itself."""
+    """Return a running child and what it started."""
     with contextlib.suppress(psutil.Error):
         if child.poll() is None:
             return [*(process := psutil.Process(child.pid)).children(recursive=True), process]
@@ -57,7 +57,7 @@ def _family(child: subprocess.Popen[Any]) -> list[psutil.Process]:
 
 
 class _Reader(threading.Thread):
-    """Hands on the lines of a stream, b"" for its end; no more than `left` bytes are read."""
+    """Passes on the lines of a stream, b"" at its end, and reads at most `left` bytes."""
 
     def __init__(self, stream: IO[bytes], max_bytes: int) -> None:
         super().__init__(daemon=True)
@@ -74,7 +74,7 @@ class _Reader(threading.Thread):
 
 
 class LineProcess:
-    """A process that is spoken to in lines; it and all that it started end with `kill`, at the latest with this object."""
+    """A process that exchanges lines; `kill`, or the end of this object, ends it and all it started."""
 
     def __init__(
         self,
@@ -88,8 +88,8 @@ class LineProcess:
     ) -> None:
         """Start `command` in the folder `cwd`.
 
-        env: None is ours. own_session: it is out of reach of the terminal, and ends with all of its group (POSIX).
-        max_bytes: of what it writes no more is read between two lines sent.
+        env: None = ours. own_session: the terminal's signals do not reach it, and its whole group ends with it (POSIX).
+        max_bytes: of its output between two lines sent to it.
         """
         own_session = own_session and os.name == "posix"
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": stderr}
@@ -101,7 +101,7 @@ class LineProcess:
         self._end = weakref.finalize(self, _end, self._process, own_session)
 
     def send(self, line: str, *, last: bool = False) -> None:
-        """Write a line; `last` closes the way in. A process that is gone is noticed by `receive`."""
+        """Write a line; `last` closes its stdin. `receive` notices if the process is gone."""
         self._reader.left = self._max_bytes
         with contextlib.suppress(OSError, ValueError):
             self._stdin.write(line.encode() + b"\n")
@@ -138,7 +138,7 @@ class LineProcess:
         return self.kill()
 
     def kill(self) -> int:
-        """End the process and all that it started; return its exit status (negative: the signal)."""
+        """Kill the process and all it started; return its exit status (negative: the signal)."""
         self._end()
         return self._process.wait()
 
@@ -155,15 +155,15 @@ def _end(child: subprocess.Popen[bytes], own_session: bool) -> None:
 
 
 class JsonLinesWorker:
-    """Answers a line of JSON with a line of JSON, in processes that start when needed, one for each thread that asks."""
+    """Answers a line of JSON with a line of JSON, in processes started on demand, one for each calling thread."""
 
     def __init__(self, start: Callable[[], LineProcess]) -> None:
-        """Start nothing yet. start: returns a process that is ready to be asked."""
+        """Start nothing yet. start: returns a process that is ready."""
         self._start = start
-        self._idle: list[LineProcess] = []  # threads share it: no more than append and pop
+        self._idle: list[LineProcess] = []  # threads share it: only append and pop are used
 
     def ask(self, request: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
-        """Return the answer. Raises TimeoutError, and EOFError with the exit status of a process that ended instead."""
+        """Return the answer. Raises TimeoutError, and EOFError with the exit status of a process that ended."""
         try:
             process = self._idle.pop()
         except IndexError:
@@ -171,7 +171,7 @@ class JsonLinesWorker:
         try:
             process.send(json.dumps(request))
             line = process.receive(limit_s)
-        except BaseException:  # Ctrl-C too: what it answers late would be taken for the next answer
+        except BaseException:  # Ctrl-C, too: a late answer would be taken for the next one
             process.kill()
             raise
         if not line.endswith(b"\n"):
@@ -181,7 +181,7 @@ class JsonLinesWorker:
         return answer
 
     def close(self) -> None:
-        """End the processes that nobody asks; another question starts a new one."""
+        """End the idle processes; the next question starts a new one."""
         with contextlib.suppress(IndexError):
             while True:
                 self._idle.pop().kill()

@@ -1,4 +1,4 @@
-"""Figures, times and lines of text for people."""
+"""Formats figures, times and lines of text for people."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def size_text(count: float) -> str:
-    """Return a number of bytes as a person reads it, in steps of a thousand: "812 B", "1.2 MB", "45 GB"."""
+    """Return a number of bytes in steps of a thousand: "812 B", "1.2 MB", "45 GB"."""
     for unit in ("B", "kB", "MB", "GB"):
         if count < 999.5:
             return f"{count:.0f} {unit}" if unit == "B" or count >= 9.95 else f"{count:.1f} {unit}"
@@ -25,54 +25,54 @@ def size_text(count: float) -> str:
 
 
 def count(done: float, total: float | None, unit: str) -> str:
-    """Return how much is done, of how much, and its unit; of "B", bytes, as `size_text` writes them."""
+    """Return the amount done, the total, and the unit; bytes ("B") as from `size_text`."""
     write, shown = (size_text, "") if unit == "B" else ("{:,.0f}".format, unit)
     of_total = f"/{write(total)}" if total else ""
     return f"{write(done)}{of_total} {shown}".rstrip()
 
 
 def plural(count: int, one: str) -> str:
-    """Return a count and what is counted."""
+    """Return a count with its noun."""
     return f"{count:,} {one if count == 1 else f'{one}s'}"
 
 
 def clean(text: str) -> str:
-    """Return text that a terminal takes as text: without secrets, control characters spelled out."""
+    """Return text that is safe for a terminal: without secrets, control characters escaped."""
     return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", redact(text))
 
 
 def shortened(text: str, length: int = 60) -> str:
-    """Return a text of at most `length` characters; of a longer one the beginning and an ellipsis."""
+    """Return a text of at most `length` characters, ending with an ellipsis if it was cut."""
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
 def short_place(where: str) -> str:
-    """Return "folder/file:line" of a place: what tells files of a data set apart, whatever machine they are on."""
+    """Return "folder/file:line" of a place, independent of the machine."""
     return "/".join(where.replace("\\", "/").split("/")[-2:])
 
 
 def one_line(text: str) -> str:
-    """Return text of several lines as one."""
+    """Return text of several lines as one line."""
     return " ".join(line.strip() for line in clean(text).splitlines() if line.strip())
 
 
 def change(old: str, new: str) -> str:
-    """Return two values as they fit in a line: of hashes the first 12 digits, of long texts the beginning."""
+    """Return two values for a line: hashes by their first 12 digits, long texts by their beginning."""
     return " -> ".join(value[:12] if _HASH.fullmatch(value) else shortened(value, 48) for value in (old, new))
 
 
 def type_name(value: object) -> str:
-    """Return what a value of JSON or of a column is called where another is wanted."""
+    """Return the name of a value's type in JSON."""
     return next((name for kind, name in _TYPE_NAMES.items() if isinstance(value, kind)), f"a {type(value).__name__}")
 
 
 def first_line(error: BaseException) -> str:
-    """Return what a library's error says, as far as it fits in a line of ours; its name where it says nothing."""
+    """Return the first line of a library's error, shortened; its class if it has no message."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
 
 
 def failure_lines(message: str, hint: str) -> list[str]:
-    """Return an error as it is told: a line of what and where, a line of what to do."""
+    """Return the lines of an error: what and where, and what to do."""
     return [f"error: {one_line(message)}", *([f"  {one_line(hint)}"] if hint else [])]
 
 
@@ -85,7 +85,7 @@ def duration(seconds: float) -> str:
 
 
 def moment(iso: str) -> str:
-    """Return an ISO time for people; a text that is none as it is."""
+    """Return an ISO time for people; any other text unchanged."""
     try:
         return datetime.fromisoformat(iso).astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
     except ValueError:
@@ -93,12 +93,12 @@ def moment(iso: str) -> str:
 
 
 def is_figures(column: Sequence[str]) -> bool:
-    """Whether a column holds nothing but figures, which stand on the right."""
+    """Whether a column contains only figures, which are aligned right."""
     return any(column) and all(_FIGURE.fullmatch(cell) for cell in column)
 
 
 def aligned(columns: list[str], rows: list[list[str]]) -> list[str]:
-    """Return a table as lines: the heads, where there are any, and every row, two blanks apart; figures on the right."""
+    """Return a table as lines: the header, if any, and the rows, two blanks apart; figures on the right."""
     head = [columns] if any(columns) and rows else []
     cells = []
     for column in zip(*head, *rows, strict=True):
@@ -108,11 +108,11 @@ def aligned(columns: list[str], rows: list[list[str]]) -> list[str]:
 
 
 def normalize(text: str) -> str:
-    """Return a text in small letters, one blank in place of any."""
+    """Return a text in lower case, with white space normalized."""
     return " ".join(text.lower().split())
 
 
 def wide_encoding(start: bytes) -> str:
-    """Return "UTF-32" or "UTF-16" where a file begins with the mark of it, else ""."""
+    """Return "UTF-32" or "UTF-16" if a file begins with that byte order mark, else ""."""
     marks = ((b"\xff\xfe\0\0", b"\0\0\xfe\xff"), "UTF-32"), ((b"\xff\xfe", b"\xfe\xff"), "UTF-16")
     return next((name for begins, name in marks if start.startswith(begins)), "")
