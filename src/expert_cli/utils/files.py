@@ -13,6 +13,7 @@ The record of a folder is written last, and names every file but itself.
 
 from __future__ import annotations
 
+import errno
 import glob
 import hashlib
 import json
@@ -20,6 +21,7 @@ import os
 import secrets
 import shutil
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -33,11 +35,37 @@ from expert_cli.errors import InputError
 from expert_cli.utils.redaction import redact
 from expert_cli.utils.text import type_name
 
+DAY_S = 86_400
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
 
 def require_new_file(option: str, path: Path) -> None:
     """Raise InputError where something lies at the place that an option names: it is never written over."""
     if path.exists():
         raise InputError(f"{option} {path}: something is there already", "give another name, or remove it")
+
+
+def require_no_folder(option: str, file: Path | None) -> None:
+    """Raise InputError where a folder lies at the place of the file that an option names."""
+    if file is not None and file.is_dir():
+        raise InputError(f"{option} {file}: is a folder", "name a file in it")
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Put the place that is written into the error of a full disk, which names none."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in FULL and not error.filename:
+            error.filename = str(path)
+        raise
+
+
+def append_text(path: Path, text: str) -> None:
+    """Write a text (UTF-8, line feeds) at the end of a file, which is made where there is none."""
+    with naming(path), path.open("a", encoding="utf-8", newline="\n") as file:
+        file.write(text)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -64,7 +92,8 @@ def beside(path: Path) -> Iterator[Path]:
     # Processes of several machines or containers may have one number.
     unfinished = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     try:
-        yield unfinished
+        with naming(path):
+            yield unfinished
     finally:
         unfinished.unlink(missing_ok=True)
 
@@ -284,9 +313,15 @@ def _entry(file: Path, *, times: bool) -> dict[str, Any]:
 def folder_beside(home: Path) -> Iterator[Path]:
     """Give an empty folder beside `home`, to be filled and renamed; what was not renamed is removed at the end."""
     home.parent.mkdir(parents=True, exist_ok=True)
-    beside = Path(tempfile.mkdtemp(prefix=f".{home.name}.", dir=home.parent))
+    prefix = f".{home.name}.writing-"
+    for left in home.parent.glob(f"{glob.escape(prefix)}*"):  # of a process that was killed, as large as a model
+        with suppress(OSError):
+            if time.time() - left.stat().st_mtime > DAY_S:  # nobody writes so long without a new file in it
+                remove(left)
+    beside = Path(tempfile.mkdtemp(prefix=prefix, dir=home.parent))
     try:
-        yield beside
+        with naming(home):
+            yield beside
     finally:
         shutil.rmtree(beside, ignore_errors=True)
 
