@@ -74,7 +74,11 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_bytes(path: Path, raw: bytes) -> None:
-    """Write a file atomically and exactly; one that was there keeps its permissions."""
+    """Write a file atomically and exactly; one that was there keeps its permissions. A device or a pipe is written to."""
+    if path.exists() and not path.is_file():
+        with naming(path), path.open("wb") as file:
+            file.write(raw)
+        return
     with beside(path) as unfinished:
         with unfinished.open("wb") as file:
             file.write(raw)

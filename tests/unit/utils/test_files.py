@@ -205,6 +205,16 @@ def full() -> Any:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
+@pytest.mark.skipif(os.name != "posix", reason="Windows has no such files")
+def test_what_is_no_file_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_json(pipe, {"a": 1})
+    assert (os.read(reader, 100), pipe.is_fifo()) == (b'{\n  "a": 1\n}\n', True)
+    os.close(reader)
+
+
 def test_a_folder_that_a_killed_process_left_goes_after_a_day(tmp_path: Path) -> None:
     old, new, foreign = (tmp_path / name for name in (".a.writing-1", ".a.writing-2", ".a.yaml.old"))
     for left in (old, new, foreign):
