@@ -62,10 +62,10 @@ def test_what_is_not_the_evaluation_of_a_run_is_kept_only_where_asked_for(expert
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     (checkpoint,) = (run / "checkpoints").iterdir()
     for words in ((checkpoint,), (run, "--cases", other, "--limit", "3")):
-        args = ("evaluate", "--adapter", *words, "--max-new-tokens", "8", "--output", tmp_path / "e.json")
+        args = ("evaluate", "--adapter", *words, "--max-new-tokens", "8", "--output", tmp_path / "new" / "e.json")
         assert cli(*args)[0] == 0
     assert before == {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
-    document = read_json(tmp_path / "e.json")
+    document = read_json(tmp_path / "new" / "e.json")
     assert (document["cases_file"], document["limit"], document["cases"]) == (str(other.resolve()), 3, 3)
 
 

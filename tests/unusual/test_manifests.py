@@ -46,6 +46,7 @@ D = "training.dataset."
 GOOD = json.dumps(manifests.small())
 # id -> change or text, key that the fault names, what it says
 FAULTS: dict[str, tuple[Change | str | bytes, str, str]] = {
+    "a megabyte": (GOOD + " " * 1_000_000, "", "a manifest may have 1,000,000"),
     "a base model without a name": ({"base_models": [{}]}, "base_models[0].name", "."),
     "two base models of one name, the second wrong": ({"base_models": [{"name": "a/b"}, {"name": "a/b", "quantization": "int3"}]}, "base_models[1].quantization", "int3"),
     "two base models of one name, the second's settings wrong": ({"base_models": [{"name": "a/b"}, {"name": "a/b", "config": {"rank": -1}}]}, "base_models[1].config.rank", "-1"),

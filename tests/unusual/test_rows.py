@@ -56,6 +56,7 @@ READ: dict[str, tuple[list[Any], dict[str, Any], dict[str, Any], list[str], str]
     "rows that are too long": ([row(1), row(2, output="x" * 50)], {"filters": {"max_length": 40}}, {}, says(1), "1 "),
     "one conversation that the assistant begins": (chats(chat(SAY)), {}, {}, ["say"] * 201, ""),
     "one conversation without an answer": (chats(chat(USER)), {}, {}, ["say"] * 200, "1 "),
+    "one message whose role is a list": (chats(chat({"role": ["user"], "content": "ask"}, SAY)), {}, {}, ["say"] * 200, "1 "),
     "one message without words": (chats(chat(USER, {"role": "assistant"})), {}, {}, ["say"] * 200, "1 "),
     "one row without the column": (good({"instruction": "ask"}), {}, {}, says(*range(200)), "1 "),
     "spare keys of a message": ([chat({**USER, "id": 7}, {**SAY, "model": "x"})], {}, {}, ["say"], "id|model"),

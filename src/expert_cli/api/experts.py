@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from expert_cli.api.call_arguments import require_at_least
 from expert_cli.errors import InputError
 from expert_cli.utils.disk_errors import disk_errors
-from expert_cli.utils.files import require_new_file
+from expert_cli.utils.files import require_new_file, require_no_folder
 from expert_cli.utils.paths import FilePath
 from expert_cli.utils.reporter import NullReporter, Reporter
 
@@ -114,6 +114,7 @@ def evaluate(
     require_at_least(0, shots=shots, samples=samples)
     if write_pairs is not None:
         require_new_file("--write-pairs", Path(write_pairs))
+    require_no_folder("--output", Path(output) if output is not None else None)
     from expert_cli.pipeline import expert_evaluation
 
     for name in ("adapter", "manifest", "answers", "cases", "against", "output", "write_pairs"):

@@ -12,6 +12,7 @@ from typer import Option
 from expert_cli.commands.options import BaseModel, Dataset, Device, Offline, Seed, Settings, Validation
 from expert_cli.console.terminal import SCHEMA_VERSION, Console
 from expert_cli.errors import CTRL_C, InputError, ThresholdNotMet
+from expert_cli.utils.files import require_no_folder, write_json
 
 
 def benchmark(
@@ -63,6 +64,7 @@ def benchmark(
     """
     modes = {"--run": run, "--against": against, "--sweep": sweep or None}
     _require_one([option for option, value in modes.items() if value is not None], manifest, gate)
+    require_no_folder("--output", output)
     if manifest is None:
         _watch(console, run, duration, interval, output)
         return
@@ -115,8 +117,6 @@ def _show(
     console: Console, document: dict[str, Any], output: Path | None, as_text: Callable[[dict[str, Any]], str], code: int
 ) -> None:
     """Save and show a result; a missed gate or an interruption is an exit code beside it."""
-    from expert_cli.utils.files import write_json
-
     if output is not None:
         write_json(output, {"schema_version": SCHEMA_VERSION, "command": "benchmark", **document})
     console.result(document, lambda: console.text(as_text(document)))

@@ -9,6 +9,7 @@ from typer import Option
 
 from expert_cli.commands.options import AdapterFolder, Offline, TrainedBase, TrainedManifest
 from expert_cli.console.terminal import Console
+from expert_cli.utils.disk_errors import disk_errors
 
 
 def export(
@@ -45,7 +46,8 @@ def export(
     from expert_cli.evaluation.evaluate import drawn_cases
 
     prompts = [case.asked for case in drawn_cases(found.plan, PROMPTS)]
-    document = export_expert(found, output, prompts, console, merge=merge, gguf=gguf)
+    with disk_errors(f"cannot write {output}", "give another folder with --output"):
+        document = export_expert(found, output, prompts, console, merge=merge, gguf=gguf)
     rows = [[f"{file['bytes']:,}", str(file["sha256"])[:12], str(file["path"])] for file in document["files"]]
 
     def show() -> None:

@@ -27,7 +27,9 @@ def report(
     """
     from expert_cli.artifacts.report import write_report
     from expert_cli.runs.run_paths import RunPaths
+    from expert_cli.utils.files import require_no_folder
 
+    require_no_folder("--output", output)
     to = output or (RunPaths(runs[0]).report_html if len(runs) == 1 else Path("report.html"))
     endings = write_report(runs, to)
     for run, ending in zip(runs, endings, strict=True):

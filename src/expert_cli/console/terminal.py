@@ -11,12 +11,14 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import rich.console
 from rich.table import Table
 from rich.text import Text
 
+from expert_cli.utils.files import naming
 from expert_cli.utils.redaction import redact
 from expert_cli.utils.reporter import Bar, PlainBar, Reporter
 from expert_cli.utils.text import aligned, clean, count, failure_lines, is_figures
@@ -47,8 +49,9 @@ class _Stream(rich.console.Console):
     def data(self, text: str) -> None:
         """Write text unchanged: rich would expand its tabs."""
         try:
-            self.file.write(text)
-            self.file.flush()
+            with naming(Path("standard output")):
+                self.file.write(text)
+                self.file.flush()
         except BrokenPipeError:
             self.on_broken_pipe()
 

@@ -254,10 +254,10 @@ def turns_of(value: object, label: str, mapping: ColumnMapping) -> tuple[Turns, 
 
 def _is_plain(turn: object) -> bool:
     """Whether a turn has a role and a text and nothing else, the common case."""
-    if type(turn) is not dict or len(turn) != 2 or turn.get("role") not in _PLAIN_ROLES:
+    if type(turn) is not dict or len(turn) != 2:
         return False
-    content = turn.get("content")
-    return type(content) is str and is_unicode(content)
+    role, content = turn.get("role"), turn.get("content")
+    return type(role) is str and role in _PLAIN_ROLES and type(content) is str and is_unicode(content)
 
 
 def _turn(turn: Mapping[str, Any], mapping: ColumnMapping) -> tuple[dict[str, Any], bool, set[str]]:

@@ -29,7 +29,7 @@ from expert_cli.evaluation.verifiers.case import Case
 from expert_cli.evaluation.verifiers.query import QueryCase
 from expert_cli.inference.expert_config import GenerationConfig, Grammar
 from expert_cli.runs.metrics import WITHOUT_GRAMMAR, base_title, items, number, part, read_json
-from expert_cli.utils.files import sha256_of
+from expert_cli.utils.files import append_text, sha256_of
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.text import shortened
 
@@ -70,8 +70,7 @@ class Answering:
         made = [one if text == one.text else one._replace(text=text, stop="sequence") for text, one in cut]
         self._made[case.digest] = tuple(made)
         if self._keep:
-            with self._keep.open("a", encoding="utf-8", newline="\n") as file:
-                file.write(f"\n{json.dumps([self._pass, case.digest, made])}\n")
+            append_text(self._keep, f"\n{json.dumps([self._pass, case.digest, made])}\n")
         return sum(one.digest in self._made for one in self.left)
 
     def judged(self, allowed: Permissions, **computed: Any) -> Evaluation:

@@ -17,7 +17,7 @@ from typing import Any
 from expert_cli.errors import ManifestError, ManifestIssue
 from expert_cli.utils.text import shortened
 
-MAX_BYTES = 4_000_000
+MAX_BYTES = 1_000_000
 MAX_DEPTH = 64
 
 Path_ = tuple[str | int, ...]

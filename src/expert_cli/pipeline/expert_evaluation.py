@@ -46,7 +46,10 @@ def evaluate_expert(asked: Any, report: Reporter) -> Evaluation:
     cases = of_cases.cases_of(plan, asked.cases, asked.limit)
     run = (trained.origin.run or trained.origin.adapter) if trained else None
     place = asked.output or (run / ("served.json" if asked.endpoint else "evaluation.json") if run else None)
+    place = None if place and place.exists() and not place.is_file() else place  # nothing is kept beside a device
     keep, keep_beside = (place.with_suffix(f"{of}.answers.jsonl") if place else None for of in ("", ".baseline"))
+    if place:
+        place.parent.mkdir(parents=True, exist_ok=True)
     prepare_process()
     other = None
     with _key_of_environment() if asked.endpoint or asked.baseline_endpoint else nullcontext("") as key:

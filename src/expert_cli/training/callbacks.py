@@ -20,6 +20,7 @@ from expert_cli.model.flops import Flops
 from expert_cli.training.health import TrainingState
 from expert_cli.training.step_timer import StepTimer
 from expert_cli.utils.distributed import all_reduce_any
+from expert_cli.utils.files import append_text
 from expert_cli.utils.reporter import Bar
 
 MB = 2**20
@@ -186,8 +187,7 @@ class MetricsCallback(TrainerCallback):
         if {"loss", EVAL_LOSS} & set(logged) and state.is_world_process_zero:
             line = {"step": state.global_step, "time": round(time.time(), 3)}
             line |= {"seconds": round(self.progress.seconds, 3)}
-            with self.metrics.open("a", encoding="utf-8", newline="\n") as file:
-                file.write(json.dumps(line | logged) + "\n")
+            append_text(self.metrics, json.dumps(line | logged) + "\n")
 
     def _count_seconds(self) -> None:
         self.progress.seconds = self._first.seconds + time.monotonic() - self._started

@@ -50,6 +50,7 @@ from expert_cli.utils.files import (
     write_sealed,
 )
 from expert_cli.utils.reporter import Reporter
+from expert_cli.utils.text import size_text
 
 CHECKPOINT_RULE = 3  # version of a checkpoint's contents; others are not read
 LEAST = 2  # least number of checkpoints to keep: the newest may be damaged
@@ -84,7 +85,8 @@ def write(folder: Path, step: int, parts: CheckpointState) -> None:
     """Write checkpoint-`step` into `folder` atomically, and delete what killed writers left."""
     home, beside, before = (folder / f"{name}-{step}" for name in ("checkpoint", ".writing", ".removed"))
     elsewhere = "give another folder with --output; the checkpoints before are intact"
-    with disk_errors(f"cannot write a checkpoint in {folder}", elsewhere):
+    size = size_text(sum(tensor.nbytes for tensor in (*parts.adapter.values(), *parts.tensors.values())))
+    with disk_errors(f"cannot write a checkpoint of {size} in {folder}", elsewhere):
         folder.mkdir(parents=True, exist_ok=True)
         for left in [path for path in folder.iterdir() if _LEFT.fullmatch(path.name)]:
             with suppress(OSError):  # it is being read

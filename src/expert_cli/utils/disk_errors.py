@@ -10,9 +10,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from expert_cli.errors import EnvironmentProblem, ExpertError
-from expert_cli.utils.files import remove
+from expert_cli.utils.files import FULL, remove
 
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _CLOSED = (errno.EACCES, errno.EPERM, errno.EROFS)
 _IN_THE_WAY = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG)
 _REMEDIES = {
@@ -20,6 +19,7 @@ _REMEDIES = {
     **dict.fromkeys(_CLOSED, "see that it can be written"),
     **dict.fromkeys(_IN_THE_WAY, "something else lies at that path: move it away"),
     errno.EIO: "check that disk",
+    errno.ENOENT: "was it removed or moved meanwhile?",
 }
 """Errors that are no bug of the program, and what to do."""
 _TOLD = re.compile(r"(?:\(os error |\[[Ee]rrno )(\d+)[)\]]")
@@ -46,10 +46,11 @@ def disk_problem(
         if not told or int(told[1]) not in FULL:
             return None
         error = OSError(int(told[1]), os.strerror(int(told[1])))
-    if error.errno not in _REMEDIES:
-        return None
     path = error.filename2 or error.filename  # with two paths, the one that was to be written
-    where = path if path and (error.errno in _IN_THE_WAY or not failed) else ""
+    is_gone = error.errno == errno.ENOENT and isinstance(path, str) and not Path(path).parent.is_dir()
+    if error.errno not in _REMEDIES or (error.errno == errno.ENOENT and not is_gone):
+        return None
+    where = path if path and (error.errno in _IN_THE_WAY or is_gone or not failed) else ""
     message = ": ".join(str(part) for part in (failed, where, error.strerror) if part)
     return EnvironmentProblem(message, ", or ".join(filter(None, [_REMEDIES[error.errno], elsewhere])))
 

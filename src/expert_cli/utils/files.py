@@ -14,6 +14,7 @@ The record of a folder is written last, and lists every file but itself.
 from __future__ import annotations
 
 import codecs
+import errno
 import glob
 import hashlib
 import json
@@ -21,6 +22,7 @@ import os
 import secrets
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -35,11 +37,37 @@ from expert_cli.errors import InputError
 from expert_cli.utils.redaction import redact
 from expert_cli.utils.text import type_name
 
+DAY_S = 86_400
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
 
 def require_new_file(option: str, path: Path) -> None:
     """Raise InputError if the place that an option names exists: it is never overwritten."""
     if path.exists():
         raise InputError(f"{option} {path}: something is there already", "give another name, or remove it")
+
+
+def require_no_folder(option: str, file: Path | None) -> None:
+    """Raise InputError if the file that an option names is a folder."""
+    if file is not None and file.is_dir():
+        raise InputError(f"{option} {file}: is a folder", "name a file in it")
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Add the path being written to the error of a full disk, which names none."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in FULL and not error.filename:
+            error.filename = str(path)
+        raise
+
+
+def append_text(path: Path, text: str) -> None:
+    """Append a text (UTF-8, line feeds) to a file, which is created if it is missing."""
+    with naming(path), path.open("a", encoding="utf-8", newline="\n") as file:
+        file.write(text)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -50,7 +78,8 @@ def write_text(path: Path, text: str) -> None:
 def write_bytes(path: Path, raw: bytes) -> None:
     """Write a file atomically and unchanged; an existing one keeps its permissions. A device or pipe is never replaced."""
     if path.exists() and not path.is_file():
-        path.write_bytes(raw)
+        with naming(path), path.open("wb") as file:
+            file.write(raw)
         return
     with beside(path) as unfinished:
         with unfinished.open("wb") as file:
@@ -69,7 +98,8 @@ def beside(path: Path) -> Iterator[Path]:
     # Processes of several machines or containers may have the same number.
     unfinished = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     try:
-        yield unfinished
+        with naming(path):
+            yield unfinished
     finally:
         unfinished.unlink(missing_ok=True)
 
@@ -276,9 +306,15 @@ def _entry(file: Path, *, times: bool) -> dict[str, Any]:
 def folder_beside(home: Path) -> Iterator[Path]:
     """Yield an empty folder beside `home`, to be filled and renamed; otherwise it is deleted at the end."""
     home.parent.mkdir(parents=True, exist_ok=True)
-    beside = Path(tempfile.mkdtemp(prefix=f".{home.name}.", dir=home.parent))
+    prefix = f".{home.name}.writing-"
+    for left in home.parent.glob(f"{glob.escape(prefix)}*"):  # of killed processes, as large as a model
+        with suppress(OSError):
+            if time.time() - left.stat().st_mtime > DAY_S:  # nobody writes so long without a new file in it
+                remove(left)
+    beside = Path(tempfile.mkdtemp(prefix=prefix, dir=home.parent))
     try:
-        yield beside
+        with naming(home):
+            yield beside
     finally:
         shutil.rmtree(beside, ignore_errors=True)
 

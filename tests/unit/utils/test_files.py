@@ -19,6 +19,8 @@ from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.utils.disk_errors import disk_errors, disk_problem, known
 from expert_cli.utils.files import (
     VerifiedFolder,
+    append_text,
+    folder_beside,
     json_lines,
     json_objects,
     parse_json,
@@ -198,11 +200,49 @@ def test_what_was_begun_makes_room_and_what_is_in_the_way_stays(tmp_path: Path, 
     assert begun.exists() is stays
 
 
+def test_a_full_disk_names_no_file_but_the_one_that_is_written_is_named(tmp_path: Path) -> None:
+    writes: list[Callable[[Path], Any]] = [lambda path: write_text(path, "a"), lambda path: append_text(path, "a")]
+    for write in writes:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("io.open", lambda *_: full())
+            patch.setattr(Path, "open", lambda *_, **__: full())
+            with pytest.raises(OSError, match="No space") as caught:
+                write(tmp_path / "a.txt")
+        assert caught.value.filename == str(tmp_path / "a.txt")
+
+
+def full() -> Any:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows has no such files")
+def test_what_is_no_file_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_json(pipe, {"a": 1})
+    assert (os.read(reader, 100), pipe.is_fifo()) == (b'{\n  "a": 1\n}\n', True)
+    os.close(reader)
+
+
+def test_a_folder_that_a_killed_process_left_goes_after_a_day(tmp_path: Path) -> None:
+    old, new, foreign = (tmp_path / name for name in (".a.writing-1", ".a.writing-2", ".a.yaml.old"))
+    for left in (old, new, foreign):
+        left.mkdir()
+    os.utime(old, (1, 1))
+    os.utime(foreign, (1, 1))
+    with folder_beside(tmp_path / "a") as beside:
+        assert sorted(tmp_path.iterdir()) == sorted([new, foreign, beside])
+
+
 def test_what_a_user_can_meet() -> None:
     refused = InputError("no")
     assert known(refused) is refused
     assert known(ValueError("a bug")) is None
     assert known(OSError(2, "No such file", "x")) is None
+    gone = known(OSError(2, "No such file", "gone/x"))
+    assert gone is not None
+    assert gone.message == "gone/x: No such file"
     full = known(OSError(28, "No space left on device", "/data/x"))
     assert isinstance(full, EnvironmentProblem)
     assert full.message == "/data/x: No space left on device"
