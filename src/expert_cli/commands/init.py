@@ -115,7 +115,8 @@ def _starter(console: Console, name: str, home: Path, kind: StarterKind) -> None
     paths = write_starter(home, name, kind)
     manifest, run = paths["manifest"], home / "weights" / slug(SMOLLM2)
     lines = (
-        f"{manifest} made. Put your rows into {paths['rows']}, your cases into {paths['cases']}, then:",
+        f"made      {manifest}\nrows      {paths['rows']}: replace them with yours\ncases     {paths['cases']}: these too",
+        "next",
         f"  expert-cli validate {manifest}\n  expert-cli train --manifest {manifest} --base-model smollm2",
         f"  expert-cli evaluate --adapter {run}\n  expert-cli chat --adapter {run}",
     )
@@ -168,5 +169,6 @@ def _show(console: Console, made: Mapping[str, Any]) -> None:
     }
     console.text("\n".join(f"{what:9} {words}" for what, words in told.items() if words))
     train = f"  expert-cli train --manifest {manifest}"
-    console.text(f"{manifest} made; the reason of each default: expert-cli validate {manifest}")
+    console.text(f"made      {manifest}\nnext")
+    console.text(f"  expert-cli validate --verbose {manifest}    # every key and default, and why")
     console.text(f"{train} --plan    # time and memory, before anything is trained\n{train}")
