@@ -162,7 +162,8 @@ def missing_adapter(run: RunConfig) -> list[str]:
     folder = run.adapter.init_adapter
     if folder is None or folder.exists():
         return []
-    return [f"init_adapter {folder}: no such folder; looked for in {run.manifest.parent}, then in {run.root}"]
+    places = ", then in ".join(dict.fromkeys(map(str, (run.manifest.parent, run.root))))
+    return [f"init_adapter {folder}: no such folder; looked for in {places}"]
 
 
 def require_alike(run: RunConfig) -> None:
@@ -171,7 +172,9 @@ def require_alike(run: RunConfig) -> None:
     Of which layers it is the tensors tell, once the model is there (`model.adapter`).
     """
     if missing := missing_adapter(run):
-        raise InputError(missing[0], "correct the path in the manifest, or give another: --from ADAPTER")
+        raise InputError(
+            missing[0], "give a run directory or an adapter folder: --from, or training.config.init_adapter"
+        )
     origin = init_origin(run)
     if origin is None:
         return
