@@ -27,16 +27,16 @@ COMMANDS = {
     "pretokenize": "Tokenize an expert's data once; training opens the result.",
     "evaluate": "Let an expert answer its cases, and judge the answers: queries and programs by running them, "
     "all else by comparing it.",
-    "audit": "Run the answers of an expert's training rows and cases, and say which rows harm.",
-    "export": "Write an expert in the form in which it is used, with its model card.",
-    "chat": "Ask an expert.",
+    "audit": "Run the answers of an expert's training rows and cases, and name those that are wrong or useless.",
+    "export": "Write an expert as an adapter, a merged model or a GGUF file, with its model card.",
+    "chat": "Ask an expert, once or in a conversation.",
     "find-datasets": "List the data on this machine: size, last change, which expert names it, and what is missing.",
     "benchmark": "Watch a training run and say what holds it back; or measure one setting against another.",
     "report": "Draw a run, or several, as one HTML file that needs no network.",
     "validate": "Check manifests, and say what every key does on this machine.",
     "schema": "Print the manifest's JSON Schema, for editors and other programs.",
     "init": "Make a new expert's folder: a commented manifest, a few rows and a few test cases to replace.",
-    "doctor": "Say whether this machine is ready: what is here, what really works, and how to mend what does not.",
+    "doctor": "Say whether this machine is ready: what is installed, what works, and how to fix what does not.",
 }
 """The first line of each command's help; the command is the function of its name in the module of its name."""
 
@@ -71,7 +71,7 @@ app = typer.Typer(
     cls=_Root,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
 
 
