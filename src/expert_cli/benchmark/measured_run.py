@@ -1,4 +1,4 @@
-"""Short training runs in processes of their own, measured: of this tool, or of the stock Trainer."""
+"""Short training runs in processes of their own, measured."""
 
 from __future__ import annotations
 

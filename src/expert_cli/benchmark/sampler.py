@@ -1,4 +1,4 @@
-"""One look at GPUs, a process and memory, and what is shown of many; rates are differences to the look before."""
+"""Samples GPUs, a process and memory, and summarizes samples; rates are differences between two samples."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def find_adapter(folder: Path) -> AdapterOrigin:
     """Return the adapter in `folder`: a run directory, its adapter, or one of its checkpoints; raise InputError without one."""
     found = next((path for path in (folder, RunPaths(folder).adapter) if (path / CONFIG).is_file()), None)
     if found is None:
-        raise InputError(f"{folder}: no adapter there", "give a run directory, or the folder adapter/ in one")
+        raise InputError(f"{folder}: no adapter there", "give a finished run, its adapter/, or a checkpoint of it")
     if not (found / WEIGHTS).is_file():
         raise InputError(f"{found}: no {WEIGHTS}", "weights in other formats can run code when they are read: not used")
     adapter = found.resolve()

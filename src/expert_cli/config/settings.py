@@ -1,4 +1,4 @@
-"""A block of a manifest with what its keys come to, the training block with that of its base model, and files that it names."""
+"""The values of a manifest's blocks: the training block merged with its base model's, and the files that it names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the keys of training, logging, saving, evaluating, rounds and decoding mean where they are not written."""
+"""Values of the keys of training, logging, saving, evaluating, rounds and decoding that are not written."""
 
 from __future__ import annotations
 

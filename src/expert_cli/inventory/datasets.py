@@ -1,4 +1,4 @@
-"""Every data set on this machine, and what manifests name that is not here.
+"""Every data set on this machine, and those that manifests name and that are missing.
 
 hub cache     <HF_HUB_CACHE>/datasets--org--name, as `huggingface_hub.scan_cache_dir` lists it
 Arrow cache   <HF_DATASETS_CACHE>/org___name, made by the library `datasets`; training does not read it

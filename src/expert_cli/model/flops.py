@@ -1,4 +1,4 @@
-"""How much arithmetic a trained token costs, and what share of the hardware's peak a run reaches (MFU)."""
+"""How many floating-point operations a trained token costs, and what share of the hardware's peak a run reaches (MFU)."""
 
 from __future__ import annotations
 

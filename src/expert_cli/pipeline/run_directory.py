@@ -1,4 +1,4 @@
-"""A run directory: made and begun, run.json in it, the error that ends the run, and what it came to at its end."""
+"""Makes a run directory, writes its run.json, records the error that ends the run, and its result."""
 
 from __future__ import annotations
 

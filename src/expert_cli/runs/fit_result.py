@@ -1,4 +1,4 @@
-"""What a training run came to."""
+"""The result of a training run."""
 
 from __future__ import annotations
 

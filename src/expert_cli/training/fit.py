@@ -1,4 +1,4 @@
-"""Hand model and documents to the Trainer and let it run."""
+"""Gives model and packs to the Trainer, and runs it."""
 
 from __future__ import annotations
 

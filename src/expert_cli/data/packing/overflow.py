@@ -1,4 +1,4 @@
-"""What becomes of documents that are longer than a row: they are truncated in the middle, dropped, or split."""
+"""What becomes of documents that are longer than `max_seq_length`: they are truncated in the middle, dropped, or split."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the machine is made to do, and why: asked x available -> one plan, a reason a line."""
+"""How a step is computed, and why: what is asked and what is available become one plan, a reason a line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Judges queries by their rows, on every content of a case, and runs those of SQLite. Runs in the worker's process.
+"""Judges queries by their rows, on every content of a case, and runs SQLite's. Runs in the worker's process.
 
 apsw brings its own SQLite, so that answers are judged alike on every system.
 """
