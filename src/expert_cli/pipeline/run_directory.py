@@ -34,7 +34,7 @@ from expert_cli.utils.disk_errors import known
 from expert_cli.utils.files import FileHashCache, sha256_of, write_json, write_text
 from expert_cli.utils.redaction import redact
 from expert_cli.utils.reporter import NullReporter, Reporter
-from expert_cli.utils.text import duration, failure_lines, shortened
+from expert_cli.utils.text import duration, failure_lines, quoted, shortened
 
 if TYPE_CHECKING:
     from accelerate import PartialState
@@ -187,7 +187,7 @@ class RunResult:
         lines += [f"forgotten {forgotten}"] if forgotten else []
         lines += _sample_lines(done.get("samples", ()))
         lines += _round_lines(done["rft"]) if "rft" in done else []
-        asked = f"expert-cli evaluate, chat or export, each with --adapter {self.output}"
+        asked = f"expert-cli evaluate, chat or export, each with --adapter {quoted(self.output)}"
         lines += [f"adapter   {self.output / 'adapter'}", f"next      {asked}", f"ended     {done['stop_reason']}"]
         return "\n".join(lines)
 
