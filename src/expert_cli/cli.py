@@ -5,11 +5,12 @@ from __future__ import annotations
 import io
 import re
 import sys
+from copy import copy
 from functools import partial
 from importlib import import_module
-from inspect import Signature, getdoc, signature
+from inspect import Parameter, Signature, getdoc, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -93,14 +94,22 @@ def command(name: str) -> Any:
 
     (_, *own), (*common, _) = (signature(one, eval_str=True).parameters.values() for one in (run, with_console))
     said = _described(api.load_expert if name == "chat" else getattr(api, function, None))
-    for parameter in own:
-        for option in getattr(parameter.annotation, "__metadata__", ()):
-            option.help = option.help or said.get(parameter.name)
+    own = [_with_help(parameter, said.get(parameter.name)) for parameter in own]
     with_console.__signature__ = Signature([*own, *common])  # type: ignore[attr-defined]
     with_console.__doc__ = re.sub(r"(?<!\n)(\n +expert-cli )", r"\n\1", run.__doc__)  # each example a paragraph
     alone = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode=None, add_completion=False)
     alone.command(name)(with_console)
     return typer.main.get_command(alone)
+
+
+def _with_help(parameter: Parameter, words: str | None) -> Parameter:
+    """Return a parameter whose options say what they do; they are copied, because commands with other words share them."""
+    options = [copy(option) for option in getattr(parameter.annotation, "__metadata__", ())]
+    for option in options:
+        option.help = option.help or words
+    return (
+        parameter.replace(annotation=Annotated[(parameter.annotation.__origin__, *options)]) if options else parameter
+    )
 
 
 def _described(function: Any) -> dict[str, str]:
