@@ -5,11 +5,12 @@ from __future__ import annotations
 import io
 import re
 import sys
+from copy import copy
 from functools import partial
 from importlib import import_module
-from inspect import Signature, getdoc, signature
+from inspect import Parameter, Signature, getdoc, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -27,16 +28,16 @@ COMMANDS = {
     "pretokenize": "Tokenize an expert's data once; training opens the result.",
     "evaluate": "Let an expert answer its cases, and judge the answers: queries and programs by running them, "
     "all else by comparing it.",
-    "audit": "Run the answers of an expert's training rows and cases, and say which rows harm.",
-    "export": "Write an expert in the form in which it is used, with its model card.",
-    "chat": "Ask an expert.",
+    "audit": "Run the answers of an expert's training rows and cases, and name those that are wrong or useless.",
+    "export": "Write an expert as an adapter, a merged model or a GGUF file, with its model card.",
+    "chat": "Ask an expert, once or in a conversation.",
     "find-datasets": "List the data on this machine: size, last change, which expert names it, and what is missing.",
     "benchmark": "Watch a training run and say what holds it back; or measure one setting against another.",
     "report": "Draw a run, or several, as one HTML file that needs no network.",
     "validate": "Check manifests, and say what every key does on this machine.",
     "schema": "Print the manifest's JSON Schema, for editors and other programs.",
     "init": "Make a new expert's folder: a commented manifest, a few rows and a few test cases to replace.",
-    "doctor": "Say whether this machine is ready: what is here, what really works, and how to mend what does not.",
+    "doctor": "Say whether this machine is ready: what is installed, what works, and how to fix what does not.",
 }
 """The first line of each command's help; a command is the function of this name in the module of this name."""
 
@@ -71,7 +72,7 @@ app = typer.Typer(
     cls=_Root,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
 
 
@@ -93,14 +94,22 @@ def command(name: str) -> Any:
 
     (_, *own), (*common, _) = (signature(one, eval_str=True).parameters.values() for one in (run, with_console))
     said = _described(api.load_expert if name == "chat" else getattr(api, function, None))
-    for parameter in own:
-        for option in getattr(parameter.annotation, "__metadata__", ()):
-            option.help = option.help or said.get(parameter.name)
+    own = [_with_help(parameter, said.get(parameter.name)) for parameter in own]
     with_console.__signature__ = Signature([*own, *common])  # type: ignore[attr-defined]
     with_console.__doc__ = re.sub(r"(?<!\n)(\n +expert-cli )", r"\n\1", run.__doc__)  # a paragraph for each example
     alone = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode=None, add_completion=False)
     alone.command(name)(with_console)
     return typer.main.get_command(alone)
+
+
+def _with_help(parameter: Parameter, words: str | None) -> Parameter:
+    """Return a parameter whose options say what they do; they are copied, because commands with other words share them."""
+    options = [copy(option) for option in getattr(parameter.annotation, "__metadata__", ())]
+    for option in options:
+        option.help = option.help or words
+    return (
+        parameter.replace(annotation=Annotated[(parameter.annotation.__origin__, *options)]) if options else parameter
+    )
 
 
 def _described(function: Any) -> dict[str, str]:

@@ -103,3 +103,10 @@ def test_the_light_side_stays_light(tmp_path: Path, args: list[str], absent: set
     loaded = set(json.loads(ran.stderr.splitlines()[-1]))
     assert "expert_cli" in loaded
     assert loaded & absent == set()
+
+
+def test_an_option_that_two_commands_share_says_what_it_does_in_each() -> None:
+    told = {
+        name: {one.name: one.help for one in command_line.command(name).params} for name in ("pretokenize", "train")
+    }
+    assert [told[name]["stage"].split(" to ")[0] for name in told] == ["Copy the data", "Copy the token store"]

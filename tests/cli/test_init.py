@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shlex
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -116,6 +117,13 @@ PAIRS = [(f"What is {n} plus {n}?", f"It is {2 * n}.") for n in range(300)]
 def write_csv(path: Path, heads: Sequence[str]) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([heads, *PAIRS])
+
+
+def test_commands_can_be_copied_where_a_path_has_blanks(cli: Cli) -> None:
+    lines = cli("init", "expert-regex", "--folder", "my work").out.splitlines()
+    commands = [shlex.split(line) for line in lines if "expert-cli" in line]
+    assert commands[0] == ["expert-cli", "validate", str(Path("my work", "expert-regex", "manifest.json"))]
+    assert len(commands) == 4
 
 
 def made(cli: Cli, *words: str | Path) -> dict[str, Any]:

@@ -141,6 +141,14 @@ def test_the_command(expert: Path, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
+def test_an_adapter_of_another_base_model_is_refused(expert: Path, tmp_path: Path) -> None:
+    other = tiny.tiny_model_folder(tmp_path / "other", initializer_range=0.2)
+    done = command("export", "--adapter", expert, "--base-model", other, "--output", tmp_path / "out")
+    assert isinstance(done.exception, InputError)
+    assert "was trained on" in done.exception.message
+    assert not (tmp_path / "out").exists()
+
+
 def test_what_was_written_is_read_again_and_a_failure_leaves_nothing(
     expert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -94,6 +94,8 @@ FAULTS: dict[str, tuple[Change | str | bytes, str, str]] = {
     "true that is a name here": ({'base_models.0.load_in_8bit': True}, "base_models[0].load_in_8bit", r'unknown key.*did you mean quantization\? \(true is written "int8" there\)'),
     "a column by its usual name": ({D + "field_mapping": {'output': 'sql'}}, D + "field_mapping.output", r"unknown key.*did you mean response\?"),
     "a folder no system has": ({C + "pretokenized_cache": 'a\x00b'}, C + "pretokenized_cache", "must be text without control characters"),
+    "an empty name": ({"name": ""}, "name", 'must be text that is not empty, is ""'),
+    "an empty list": ({"base_models": []}, "base_models", "must be a list of at least 1 entry"),
     "a long name": ({'name': "n" * 300}, "name", "at most 100 letters long"),
     "a long path of a model": ({"base_models.0.name": "n/" * 3000}, "base_models[0].name", "at most 4096 letters"),
     "old and new name": ({C + "epochs": 1, C + "num_epochs": 2}, C + "num_epochs", "old name of epochs.*remove"),

@@ -1,4 +1,4 @@
-"""A function's arguments: checked, and as the options of the pipeline."""
+"""Checks a function's arguments, and turns them into the options of the pipeline."""
 
 from __future__ import annotations
 

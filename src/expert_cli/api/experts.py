@@ -1,4 +1,4 @@
-"""Evaluate a trained expert, and ask it; look for what is wrong with its data."""
+"""Evaluate a trained expert, ask it, and audit its data."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def evaluate(
         batch_size: Answers written at once; default 32, on a GPU 64.
         max_new_tokens: Longest answer, in tokens; default that of the adapter's generation_config.json, 256.
         limit: Only so many cases, evenly spread.
-        case_timeout_s: Seconds that one answer may run; to parse a program and to check its types have as long each.
+        case_timeout_s: Seconds that one answer may run; parsing a program and checking its types may take as long each.
         threshold: The accuracy, 0 to 1; below it the result has `missed`, and the exit code is 5.
         against: An earlier evaluation, compared case by case.
         max_drop: With `against`: the accuracy, 0 to 1, may fall by so much; default 0.05. More is exit code 5.
@@ -86,7 +86,7 @@ def evaluate(
         allow_commands: Run the programs that cases name as their judges; they see all that you see.
         without_walls: Run answers that are programs also where nothing keeps them from the network.
         offline: Forbid every network call, but for servers of this machine.
-        reporter: Is told what happens.
+        reporter: Gets progress, words and warnings.
 
     Returns:
         The graded answers, the base model's beside them, and in `missed` which threshold was missed, "" for none.
@@ -134,7 +134,7 @@ def audit(
     offline: bool = False,
     reporter: Reporter = NullReporter(),
 ) -> Audit:
-    """Run the answers of an expert's training rows and cases, and look for rows that harm.
+    """Run the answers of an expert's training rows and cases, and name those that are wrong or useless.
 
     Args:
         manifest: An expert's manifest.json.
@@ -144,7 +144,7 @@ def audit(
         base_model: The base model whose tokenizer counts, as `train` takes it.
         limit: Only so many rows, evenly spread.
         offline: Forbid every network call.
-        reporter: Is told what happens.
+        reporter: Gets progress, words and warnings.
 
     Raises:
         InputError: No row that can be read, or cases at fault.
@@ -192,7 +192,7 @@ def load_expert(
             what a question is shown of it stands in the place of its input, values of the file among it. Votes go by the
             rows that answers give of a copy of it.
         offline: Forbid every network call.
-        reporter: Is told what happens.
+        reporter: Gets progress, words and warnings.
 
     Returns:
         The expert; its base model can be asked beside it. Prompts are written down as in training.

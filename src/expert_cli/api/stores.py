@@ -1,4 +1,4 @@
-"""Tokenize an expert's data ahead of training, or say what lies there."""
+"""Tokenize an expert's data ahead of training, or say what store there is."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ def pretokenize(
         threads: Threads that tokenize; 0: one a core.
         stage: Copy the data to this folder (a faster disk) first.
         prune: Delete this expert's other stores, those of other base models too.
-        ray: Address of a Ray cluster whose machines look at the rows and write them down; "local": of this machine's own.
+        ray: Address of a Ray cluster that reads and tokenizes the rows; "local": one started on this machine.
         offline: Forbid every network call.
-        reporter: Is told what happens.
+        reporter: Gets progress, words and warnings.
 
     Returns:
         The store, its statistics, and what the run's and other lengths make of it. Raises what `train` raises for its data.

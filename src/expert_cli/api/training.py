@@ -61,12 +61,12 @@ def train(
         device: "cpu" or "cuda"; "auto": what the manifest says, and by default the first GPU there is.
         epochs: Passes over the data, more than 0.
         max_steps: Stop after this many optimizer steps.
-        seed: Seed of everything random.
+        seed: Random seed: data order, adapter, dropout.
         settings: Settings of the manifest to change, each written `training.config.KEY=VALUE`.
         resume: "auto": go on with the newest good checkpoint, if there is one, of the folder or URL `output`; or the folder
             of a checkpoint.
         allow_drift: With `resume`: keys that may differ from before; repeatable.
-        max_forget: How many nats a token the loss on neutral texts may rise; more is `missed`, exit code 5.
+        max_forget: By how much the loss on neutral texts may rise, in nats a token; more is exit code 5.
         locked: A run.json that data, tokenizer, base model, settings and code must agree with; else exit code 6.
         trust_store: Use a tokenized data set that another program saved where the token store should be.
         stage: Copy the token store to this folder (a faster disk) first.
@@ -74,7 +74,7 @@ def train(
         without_walls: Run answers that are programs also where nothing keeps them from the network.
         offline: Forbid every network call.
         callbacks: Called as transformers' Trainer calls them; checkpoints keep the state of an `ExportableState`.
-        reporter: Is told what happens.
+        reporter: Gets progress, words and warnings.
 
     Returns:
         The run's folder, the document that `train --json` prints, and in `missed` which threshold was missed, "" for none.

@@ -118,6 +118,7 @@ def export_expert(
     require_new(output)
     run, adapter = trained.plan.run, trained.origin.adapter
     source = experts.locate_base(run, report)
+    trained.origin.require_base(source.name, source.sha256)
     renderer = experts.trained_renderer(run, load_tokenizer(source.folder), trained.origin)
     decoding = decoding_for(trained)
     asked = experts.expert_files(decoding, renderer, run.data.schema_prompt)

@@ -30,7 +30,7 @@ def audit(
     limit: Annotated[int | None, Option(min=1)] = None,
     offline: Offline = False,
 ) -> None:
-    """Run the answers of an expert's training rows and cases, and say which rows harm.
+    """Run the answers of an expert's training rows and cases, and name those that are wrong or useless.
 
     Errors make a row or case useless: an answer that does not run, that goes on into a prompt or is too long, a question with
     answers that contradict each other, a case that stands in the rows or that its own expected answer does not pass. Warnings

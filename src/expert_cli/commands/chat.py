@@ -30,7 +30,7 @@ def chat(
     base_model: TrainedBase = None,
     offline: Offline = False,
 ) -> None:
-    """Ask an expert.
+    """Ask an expert, once or in a conversation.
 
     In a conversation the expert sees what was said before; an empty line or Ctrl-D ends it, /new starts another. Where
     training.decoding says use_grammar, answers are held to that, by the schema that stands in what was asked.

@@ -20,7 +20,7 @@ def doctor(
     console: Console,
     deep: Annotated[bool, Option("--deep", help="Also try torch.compile, a minute or two more.")] = False,
 ) -> None:
-    """Say whether this machine is ready: what is here, what really works, and how to mend what does not.
+    """Say whether this machine is ready: what is installed, what works, and how to fix what does not.
 
     Tries 4-bit training and the attention of training in a process of their own. Asks no network. Exit code 3 if a line says
     fail.

@@ -22,7 +22,7 @@ def export(
     base_model: TrainedBase = None,
     offline: Offline = False,
 ) -> None:
-    """Write an expert in the form in which it is used, with its model card.
+    """Write an expert as an adapter, a merged model or a GGUF file, with its model card.
 
     Without --merge and --gguf: the adapter, with the lines of Python that load it.
 

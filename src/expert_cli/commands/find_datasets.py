@@ -26,8 +26,8 @@ def find_datasets(
 ) -> None:
     """List the data on this machine: size, last change, which expert names it, and what is missing.
 
-    Looks into the Hugging Face caches, datasets_optimized/ and the experts' manifests; parses no rows, changes nothing. What
-    train --dataset takes is the name in the last column, but of token stores and of the Arrow cache.
+    Looks into the Hugging Face caches, datasets_optimized/ and the experts' manifests; parses no rows, changes nothing.
+    train --dataset takes the name in the last column, except for token stores and the Arrow cache.
 
     Examples:
 

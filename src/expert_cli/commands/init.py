@@ -16,7 +16,7 @@ from expert_cli.console.terminal import Console
 from expert_cli.errors import InputError
 from expert_cli.manifest.starter import StarterKind
 from expert_cli.utils.disk_errors import disk_errors
-from expert_cli.utils.text import plural, shortened
+from expert_cli.utils.text import plural, quoted, shortened
 
 
 def init(
@@ -95,7 +95,7 @@ def _of_config(console: Console, file: Path, home: Path) -> None:
             console.warning(warning)
         carried = plural(len(imported.carried), "key")
         console.text(f"{path} made of {carried} of {file}, a configuration of {imported.program}. Then:")
-        console.text(f"  expert-cli validate {path}\n  expert-cli train --manifest {path} --plan")
+        console.text(f"  expert-cli validate {quoted(path)}\n  expert-cli train --manifest {quoted(path)} --plan")
 
     document = {
         "manifest": str(path),
@@ -115,9 +115,10 @@ def _starter(console: Console, name: str, home: Path, kind: StarterKind) -> None
     paths = write_starter(home, name, kind)
     manifest, run = paths["manifest"], home / "weights" / slug(SMOLLM2)
     lines = (
-        f"{manifest} made. Put your rows into {paths['rows']}, your cases into {paths['cases']}, then:",
-        f"  expert-cli validate {manifest}\n  expert-cli train --manifest {manifest} --base-model smollm2",
-        f"  expert-cli evaluate --adapter {run}\n  expert-cli chat --adapter {run}",
+        f"made      {manifest}\nrows      {paths['rows']}: replace them with yours\ncases     {paths['cases']}: these too",
+        "next",
+        f"  expert-cli validate {quoted(manifest)}\n  expert-cli train --manifest {quoted(manifest)} --base-model smollm2",
+        f"  expert-cli evaluate --adapter {quoted(run)}\n  expert-cli chat --adapter {quoted(run)}",
     )
     document = {"kind": kind, **{what: str(path) for what, path in paths.items()}}
     console.result(document, lambda: console.text("\n".join(lines)))
@@ -167,6 +168,7 @@ def _show(console: Console, made: Mapping[str, Any]) -> None:
         "training": "epochs {epochs:g}: about {steps:,} steps".format(**found),
     }
     console.text("\n".join(f"{what:9} {words}" for what, words in told.items() if words))
-    train = f"  expert-cli train --manifest {manifest}"
-    console.text(f"{manifest} made; the reason of each default: expert-cli validate {manifest}")
+    train = f"  expert-cli train --manifest {quoted(manifest)}"
+    console.text(f"made      {manifest}\nnext")
+    console.text(f"  expert-cli validate --verbose {quoted(manifest)}    # every key and default, and why")
     console.text(f"{train} --plan    # time and memory, before anything is trained\n{train}")

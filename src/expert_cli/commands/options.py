@@ -28,7 +28,7 @@ BaseModel = Annotated[
 Dataset = Annotated[str | None, Option(help="This file, folder, URL or hub id instead of the manifest's rows.")]
 Validation = Annotated[str | None, Option(help="Evaluate on these rows instead.")]
 Device = Annotated[str, Option(help="auto, cpu or cuda; auto: what the manifest says.")]
-Seed = Annotated[int | None, Option(min=0, help="Seed of everything random.")]
+Seed = Annotated[int | None, Option(min=0, help="Random seed.")]
 Settings = Annotated[list[str] | None, Option("--set", metavar="training.config.KEY=VALUE", help="Change a setting.")]
 Stage = Annotated[Path | None, Option()]
 

@@ -13,6 +13,7 @@ from expert_cli import api
 from expert_cli.commands.options import BaseModel, Dataset, Offline, Stage, arguments
 from expert_cli.console.terminal import Console
 from expert_cli.errors import ExpertError, InputError
+from expert_cli.utils.text import plural
 
 if TYPE_CHECKING:
     from expert_cli.pipeline.pretokenize import ShownDocument, StoreReport
@@ -86,8 +87,10 @@ def _show(console: Console, row: dict[str, Any], shown: Sequence[ShownDocument])
         "dropped": ", ".join(f"{count:,} {reason}" for reason, count in row["dropped"].items()),
         "not read": ", ".join(row["ignored"]),
         "length": ", ".join(f"{name} {value:,}" for name, value in row["length"].items()),
-        "packing": "{sequences:,} packs of {max_seq_length:,}, {fill:.2%} full; {truncated_rows:,} documents shortened by "
-        "{truncated_tokens:,} tokens".format(**row["packing"]),
+        "packing": f"{plural(row['packing']['sequences'], 'pack')} of "
+        "{max_seq_length:,}, {fill:.2%} full; {truncated_rows:,} documents shortened by {truncated_tokens:,} tokens".format(
+            **row["packing"]
+        ),
     }
     speed = " in {seconds:.1f} s, {mb_per_s:.1f} MB/s, {encoder}".format(**row) if row["mb_per_s"] else ""
     console.text(f"{row['expert']}: {row['status']}{speed}")

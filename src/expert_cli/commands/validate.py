@@ -11,6 +11,7 @@ from typer import Argument, Option
 from expert_cli import api
 from expert_cli.commands.options import BaseModel
 from expert_cli.console.terminal import Console
+from expert_cli.utils.text import plural
 
 if TYPE_CHECKING:
     from expert_cli.config.plan import Validation
@@ -51,4 +52,4 @@ def _show(console: Console, found: Validation, *, verbose: bool) -> None:
         console.warning(warning)
     for fault in found.errors:
         console.text(f"{fault}" + (f"\n  {fault.suggestion}" if fault.suggestion else ""))
-    console.text(f"{found.path}: " + (f"{len(found.errors)} fault(s)" if found.errors else "valid"))
+    console.text(f"{found.path}: " + (plural(len(found.errors), "fault") if found.errors else "valid"))

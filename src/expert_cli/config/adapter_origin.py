@@ -83,7 +83,7 @@ def find_adapter(folder: Path) -> AdapterOrigin:
     """Return the adapter in `folder`: a run directory, an adapter, or a checkpoint. Raises InputError without one."""
     found = next((path for path in (folder, RunPaths(folder).adapter) if (path / CONFIG).is_file()), None)
     if found is None:
-        raise InputError(f"{folder}: no adapter there", "give a run directory, or the folder adapter/ in one")
+        raise InputError(f"{folder}: no adapter there", "give a finished run, its adapter/, or a checkpoint of it")
     if not (found / WEIGHTS).is_file():
         raise InputError(f"{found}: no {WEIGHTS}", "weights in other formats can run code when they are read: not used")
     adapter = found.resolve()
@@ -161,7 +161,8 @@ def missing_adapter(run: RunConfig) -> list[str]:
     folder = run.adapter.init_adapter
     if folder is None or folder.exists():
         return []
-    return [f"init_adapter {folder}: no such folder; looked for in {run.manifest.parent}, then in {run.root}"]
+    places = ", then in ".join(dict.fromkeys(map(str, (run.manifest.parent, run.root))))
+    return [f"init_adapter {folder}: no such folder; looked for in {places}"]
 
 
 def require_alike(run: RunConfig) -> None:
@@ -170,7 +171,9 @@ def require_alike(run: RunConfig) -> None:
     Its layers are compared once the model is loaded (`model.adapter`).
     """
     if missing := missing_adapter(run):
-        raise InputError(missing[0], "correct the path in the manifest, or give another: --from ADAPTER")
+        raise InputError(
+            missing[0], "give a run directory or an adapter folder: --from, or training.config.init_adapter"
+        )
     origin = init_origin(run)
     if origin is None:
         return

@@ -161,30 +161,37 @@ def _dataset_outcome(rest: Path_, value: Any, outcomes: Outcomes) -> Outcome:
 
 
 MANY = 4
-"""At least so many keys of a block, unused for the same reason, share one line."""
+"""At least so many keys of a block, with the same effect for the same reason, share one line."""
 
 
 def effects_table(
     effects: Sequence[Effect], defaults: Sequence[Effect], *, whole: bool = False
 ) -> tuple[str, list[str], list[list[str]]]:
-    """Return title, header and rows of a table of the keys that do not simply apply. whole: all keys, and the defaults."""
+    """Return title, header and rows of a table of the keys that do not simply apply. whole: all keys, and the defaults.
+
+    Two columns: a narrow one, and one that fits a terminal of any width.
+    """
     counts: Counter[str] = Counter(effect.status for effect in effects)
     names = ("applied", "adjusted", "informational", "not_used")
     title = "effects of the manifest: " + ", ".join(f"{counts[name]} {name.replace('_', ' ')}" for name in names)
     shown = [row for row in effects if whole or row.status in ("adjusted", "not_used")]
-    alike = [list(some) for _, some in groupby(shown, lambda row: (row.key.rpartition(".")[0], row.status, row.reason))]
+    alike = [list(some) for _, some in groupby(shown, lambda row: (row.key.rpartition(".")[0], row.status, _says(row)))]
     rows = list[list[str]]()
     for first, *others in alike:
-        cells = [_cells(row, row.status.replace("_", " ")) for row in (first, *others)]
-        is_many = not whole and len(cells) >= MANY
-        rows += [[f"{first.key.rpartition('.')[0]}: {len(cells)} keys", "", *cells[0][2:]]] if is_many else cells
+        status = first.status.replace("_", " ")
+        if not whole and len(others) + 1 >= MANY:
+            rows.append([status, f"{first.key.rpartition('.')[0]}: {len(others) + 1} keys: {_says(first)}"])
+        else:
+            rows += [_cells(row, status) for row in (first, *others)]
     if whole:
         title += f"; {len(defaults)} defaults of keys that are not written"
         rows += [_cells(row, "default") for row in defaults]
-    return title, ["key", "value", "status", "effect and reason"], rows
+    return title, ["status", "key = value: effect (reason)"], rows
 
 
 def _cells(row: Effect, status: str) -> list[str]:
-    value = shortened(json.dumps(row.value, ensure_ascii=False), 32)
-    told = f"{row.effect} ({row.reason})" if row.effect and row.reason else row.effect or row.reason
-    return [row.key, value, status, told]
+    return [status, f"{row.key} = {shortened(json.dumps(row.value, ensure_ascii=False), 32)}: {_says(row)}"]
+
+
+def _says(row: Effect) -> str:
+    return f"{row.effect} ({row.reason})" if row.effect and row.reason else row.effect or row.reason

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 
 from expert_cli.config.run_config import ColumnMapping
 from expert_cli.errors import InputError
-from expert_cli.utils.text import type_name
+from expert_cli.utils.text import shortened, type_name
 
 T = TypeVar("T")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -79,6 +79,9 @@ class Columns:
 
 def choose_columns(names: Sequence[str], mapping: ColumnMapping, where: str) -> Columns:
     """Choose the columns among `names`. where: the rows that have them. Raises InputError if the choice is not clear."""
+    if len(names) == 1 and (mark := next((mark for mark in ";\t|" if mark in names[0]), "")):
+        told = f"{where}: one column, {shortened(json.dumps(names[0]))}: its values seem to be separated by {json.dumps(mark)}"
+        raise InputError(told, "Save it with commas, or with tabs as .tsv.")
     named = {role: find_column(column, names) or column for role, column in mapping.columns().items()}
     for columns, what in () if named else _OTHER_TASKS.items():
         if all(find_column(name, names) for name in columns.split()):

@@ -147,7 +147,7 @@ def read_case(where: str, row: Mapping[str, Any]) -> Case:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         key = ".".join(str(part) for part in first["loc"])
-        raise InputError(f"{where}: {key}: {first['msg']}", "see expert-cli evaluate --help") from error
+        raise InputError(f"{where}: {key}: {first['msg']}", "keys: docs/EXPERT_FORMAT.md, Test cases") from error
     return case
 
 

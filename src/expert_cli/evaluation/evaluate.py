@@ -174,7 +174,7 @@ def cases_of(plan: Plan, cases: Path | None, limit: int | None = None) -> list[E
     """Return the cases of a file, by default the expert's own; limit: so many of them. Raises InputError if there are none."""
     path = cases or plan.own_cases
     if not path.is_file():
-        raise InputError(f"{path}: no such file", "give the cases: --cases FILE (evaluate --help shows one)")
+        raise InputError(f"{path}: not a file", "give the cases: --cases FILE (evaluate --help shows one)")
     return case_files.shown_databases(spread(read_cases(path), limit), plan.run.data.schema_prompt)
 
 

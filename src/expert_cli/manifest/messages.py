@@ -20,7 +20,8 @@ from expert_cli.manifest.schema import Manifest
 from expert_cli.utils.text import shortened
 
 _RULES = {
-    "too_short": "of at least {min_length} entry",
+    "too_short": "a list of at least {min_length} entry",
+    "string_too_short": "text that is not empty",
     "too_long": "at most {max_length} entries long",
     "string_too_long": "at most {max_length} letters long",
 }

@@ -1,4 +1,4 @@
-"""What a run tells beside its losses: held-out cases, answered before and after it."""
+"""Held-out cases, answered before and after training: what a run shows beside its losses."""
 
 from __future__ import annotations
 

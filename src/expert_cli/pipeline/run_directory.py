@@ -1,4 +1,4 @@
-"""A run directory: made and begun, run.json in it, the error that ends the run, and what it came to at its end."""
+"""Makes a run directory, writes its run.json, records the error that ends the run, and its result."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from expert_cli.utils.disk_errors import known
 from expert_cli.utils.files import FileHashCache, sha256_of, write_json, write_text
 from expert_cli.utils.redaction import redact
 from expert_cli.utils.reporter import NullReporter, Reporter
-from expert_cli.utils.text import duration, failure_lines, shortened
+from expert_cli.utils.text import duration, failure_lines, quoted, shortened
 
 if TYPE_CHECKING:
     from accelerate import PartialState
@@ -182,7 +182,7 @@ class RunResult:
         forgotten = forgotten_in_words(done.get("forgetting"))
         lines += [f"forgotten {forgotten}"] if forgotten else []
         lines += _sample_lines(done.get("samples", ()))
-        asked = f"expert-cli evaluate, chat or export, each with --adapter {self.output}"
+        asked = f"expert-cli evaluate, chat or export, each with --adapter {quoted(self.output)}"
         lines += [f"adapter   {self.output / 'adapter'}", f"next      {asked}", f"ended     {done['stop_reason']}"]
         return "\n".join(lines)
 

@@ -148,7 +148,7 @@ def _train(work: Work) -> RunResult:
     before = ask(model, cases, renderer, plan, report)
     barrier()
     set_seed(run.seed)
-    with StopRequest(run.output) as stop:  # until all is written: what is trained is kept
+    with StopRequest(run.output, report) as stop:  # until all is written: what is trained is kept
         done, kernels = fit(
             model,
             data,

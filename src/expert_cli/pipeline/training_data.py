@@ -28,6 +28,7 @@ from expert_cli.model.loading.quantize import meta_base
 from expert_cli.model.tokenizer import TokenizerInfo, load_tokenizer
 from expert_cli.utils.files import FileHashCache
 from expert_cli.utils.reporter import Reporter
+from expert_cli.utils.text import plural
 
 
 def laid_out(plan: Plan, inputs: DataInputs, report: Reporter) -> Plan:
@@ -87,7 +88,7 @@ def _packs(store: TokenStore, split: str, documents: Documents, run: RunConfig, 
     data, told = packed(documents, run), store.stats[split]
     report.info(
         f"{split:9} {told['rows']:,} documents, {told['tokens']:,} tokens, {told['trained_tokens']:,} trained -> "
-        f"{len(data):,} packs of {run.data.max_seq_length}, {data.fill():.1%} full"
+        f"{plural(len(data), 'pack')} of {run.data.max_seq_length}, {data.fill():.1%} full"
     )
     if data.untrained:
         report.warning(f"{data.untrained:,} packs hold no trained token and are left out")

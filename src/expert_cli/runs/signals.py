@@ -16,6 +16,7 @@ from types import FrameType
 
 from expert_cli.errors import CTRL_C, TERMINATED
 from expert_cli.utils.distributed import all_gather
+from expert_cli.utils.reporter import NullReporter, Reporter
 
 STOP_FILE = "STOP"
 
@@ -27,8 +28,9 @@ class StopRequest:
     a terminal sends to them too, to this one; data workers also SIGTERM (`leave_signals`).
     """
 
-    def __init__(self, run_folder: Path) -> None:
-        """Look for the file STOP in `run_folder`."""
+    def __init__(self, run_folder: Path, report: Reporter = NullReporter()) -> None:
+        """Look for the file STOP in `run_folder`; say to `report` that a signal was taken."""
+        self._report = report
         self.exit_code, self.reason, self.by_signal = 0, "", False
         self._file, self._pid, self._handlers = run_folder / STOP_FILE, os.getpid(), ExitStack()
 
@@ -61,6 +63,9 @@ class StopRequest:
         else:
             self.reason, self.by_signal = signal.Signals(number).name, True
             self.exit_code = TERMINATED if number == signal.SIGTERM else CTRL_C
+            told = f"{self.reason}: stopping after this step and saving; a second signal stops at once"
+            # in a thread: a stream that this signal interrupted refuses a second write of the same one
+            threading.Thread(target=self._report.info, args=(told,)).start()
 
 
 class Terminated(KeyboardInterrupt):

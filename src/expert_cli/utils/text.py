@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from shlex import quote
 
 from expert_cli.utils.redaction import redact
 
@@ -59,6 +60,11 @@ def one_line(text: str) -> str:
 def change(old: str, new: str) -> str:
     """Return two values for a line: hashes by their first 12 digits, long texts by their beginning."""
     return " -> ".join(value[:12] if _HASH.fullmatch(value) else shortened(value, 48) for value in (old, new))
+
+
+def quoted(path: object) -> str:
+    """Return a path as a word of a command line that can be copied: one with blanks is quoted."""
+    return quote(str(path))
 
 
 def type_name(value: object) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, TypeAdapter
 
-from expert_cli.config.effects import Effect
+from expert_cli.config.effects import Effect, effects_table
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.hardware.machine import Machine
@@ -150,6 +150,19 @@ def test_every_default_that_does_something_is_told_with_its_reason(tmp_path: Pat
     assert [told[f"training.config.{name}"].value for name in ("rank", "alpha", "packing")] == [16, 32.0, "random"]
     assert all(row.status == "applied" and row.effect and row.reason for row in plan.defaults)
     assert (plan.run.adapter.rank, plan.run.adapter.alpha, plan.run.data.max_seq_length) == (16, 32.0, 2048)
+
+
+def test_keys_are_told_together_only_where_all_is_the_same(tmp_path: Path) -> None:
+    written = {"batch_size": 1, "gradient_accumulation_steps": 2, "dropout": 0.0, "logging_steps": 3}
+    own = {"batch_size": 2, "gradient_accumulation_steps": 1, "dropout": 0.5, "logging_steps": 7}
+    manifest = manifests.small(**written)
+    manifest["base_models"] += [{"name": "org/b", "config": own}]
+    path = manifests.write(tmp_path, manifest)
+    plans = [make_plan(path, CPU, Overrides(base_model=name)) for name in (None, "org/b")]
+    first, other = ([row for _, row in effects_table(plan.effects, ())[2]] for plan in plans)
+    assert "base_models[1].config: 4 keys: the base model of this run is Qwen/Qwen3-0.6B" in first
+    told = "training.config.{} = {}: {} (base model org/b overrides it)"
+    assert {told.format(key, value, own[key]) for key, value in written.items()} < {*other}
 
 
 def test_an_adapter_entry_fills_what_training_config_leaves_out_and_contradictions_are_shown(tmp_path: Path) -> None:

@@ -85,6 +85,13 @@ def test_columns_are_chosen_by_mapping_and_usual_names(
             id="a named column that is not there",
         ),
         pytest.param(
+            ["question;answer"],
+            NOTHING,
+            'rows.jsonl: one column, "question;answer": its values seem to be separated by ";"',
+            "Save it with commas",
+            id="a CSV of semicolons",
+        ),
+        pytest.param(
             ["text", "answer"],
             ColumnMapping(text="text", response="answer"),
             '"field_mapping" names response and text',

@@ -116,10 +116,11 @@ posix = pytest.mark.skipif(os.name != "posix", reason="signals cannot be sent to
 CHILD = """
 import pathlib, sys, time
 from expert_cli import cli
+from expert_cli.console.terminal import Console
 from expert_cli.runs.signals import StopRequest
 
 def work() -> None:
-    with StopRequest(pathlib.Path("run")) as stop:
+    with StopRequest(pathlib.Path("run"), Console("work")) as stop:
         print("begun", flush=True)
         while not stop.asked():
             time.sleep(0.01)
@@ -148,6 +149,8 @@ def test_the_second_signal_ends_at_once(tmp_path: Path, second: signal.Signals, 
         assert process.stdout.readline() == "begun\n"
         process.send_signal(signal.SIGINT)
         assert process.stdout.readline() == "SIGINT\n"
+        assert process.stderr
+        assert process.stderr.readline().startswith("SIGINT: stopping after this step and saving;")
         process.send_signal(second)
         assert (process.communicate(timeout=60)[1], process.returncode) == (words, code)
 

@@ -139,7 +139,8 @@ def build(
     force: build anyway. Raises EnvironmentProblem if it cannot be written; then nothing is left of this build.
     """
     home, building = folder / key.name, folder / f"{BUILDING}{key.name}"
-    failed, elsewhere = f"cannot write the token store in {folder}", "put the store elsewhere: pretokenize --output DIR"
+    failed = f"cannot write the token store in {folder}"
+    elsewhere = "name another folder: pretokenized_cache, or pretokenize --output DIR"
     with disk_errors(failed, elsewhere, unfinished=building):
         folder.mkdir(parents=True, exist_ok=True)
         lock = lock_of(home)  # the operating system releases it when its owner dies

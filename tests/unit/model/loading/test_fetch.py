@@ -196,8 +196,9 @@ def test_a_damaged_wheel_is_named(tmp_path: Path) -> None:
             "could not be fetched: pip says: ERROR",
         ),
         ("", "could not be fetched: pip says: nothing"),
+        ("warning: a\nERROR: No version\nERROR: None found for a==1\n", "pip says: ERROR: None found for a==1"),
     ],
-    ids=["credentials", "silence"],
+    ids=["credentials", "silence", "the last line"],
 )
 def test_what_pip_says_is_told_without_secrets(log: str, words: str) -> None:
     problem = _pip_problem(Package("a", "1"), log)
