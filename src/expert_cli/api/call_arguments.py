@@ -1,4 +1,4 @@
-"""Checks a function's arguments, and turns them into the options of the pipeline."""
+"""Checks a function's arguments, and converts them into options of the pipeline."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def named(kind: Callable[..., T], arguments: Mapping[str, Any]) -> T:
-    """Return a dataclass of the arguments that have the names of its fields: paths as Path, collections as tuples."""
+    """Return a dataclass of the arguments with the names of its fields: paths as Path, collections as tuples."""
 
     def fitting(field: Field[Any]) -> Any:
         value, of = arguments[field.name], str(field.type)
@@ -27,7 +27,7 @@ def named(kind: Callable[..., T], arguments: Mapping[str, Any]) -> T:
 
 
 def with_defaults(function: Callable[..., Any], *given: Any, **named: Any) -> dict[str, Any]:
-    """Return the arguments of a call by their names, those that are not given by their defaults. Raises TypeError."""
+    """Return the arguments of a call by name, with defaults. Raises TypeError."""
     bound = signature(function).bind(*given, **named)
     bound.apply_defaults()
     return bound.arguments

@@ -1,5 +1,5 @@
-"""Options that several commands share; those of one command stand in its module. Where a function of the API has the argument,
-its docstring is the help.
+"""Options of several commands; those of one command are in its module. If a function of the API has the argument, its
+docstring is the help.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ WithoutWalls = Annotated[bool, Option("--without-walls")]
 
 
 def arguments(function: Callable[..., Any], asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a function of the API is to be called with: the options of its parameters' names that were given.
+    """Return the arguments for a function of the API: the given options with the names of its parameters.
 
-    asked: a command's options by name, with its console, which the function is to report to.
+    asked: a command's options by name, with its console, to which the function reports.
     """
     given = {**asked, "reporter": asked["console"]}
     return {name: given[name] for name in signature(function).parameters if given.get(name) is not None}

@@ -1,4 +1,4 @@
-"""Evaluations and estimates as a person reads them."""
+"""Tables of evaluations and estimates."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ EXAMPLES = 3
 
 
 def show_evaluated(console: Console, found: Mapping[str, Any]) -> None:
-    """Print accuracy, failures, what samples are worth, other answers to the same cases, and what changed since.
+    """Print accuracy, failures, samples, other answers to the same cases, and the comparison with an earlier evaluation.
 
-    found: as `evaluate --json` prints it.
+    found: the document of `evaluate --json`.
     """
     _show_evaluation(console, found)
     if "pass_at" in found:
@@ -73,7 +73,7 @@ def _interval(ends: Sequence[float], form: str = ".1%") -> str:
 
 
 def show_estimate(console: Console, found: dict[str, Any]) -> None:
-    """Write two tables: what the run needs, and its memory by component. `found`: `RunEstimate.as_json()`."""
+    """Write two tables: what the run needs, and its memory by component. found: `RunEstimate.as_json()`."""
     memory, cost = found["vram_mb"], found["cost"]
     error, store = f"± {found['seconds_error_pct']:.0f} %", f"the token store ({found['store']['status']})"
     tokens = f"{found['tokens_total']:,} ({found['tokens_per_step']:,.0f} a step)"

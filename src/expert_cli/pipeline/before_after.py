@@ -1,4 +1,4 @@
-"""Held-out cases, answered before and after training: what a run shows beside its losses."""
+"""Answers to held-out cases before and after training, which a run shows beside its losses."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     Answers = Sequence[GradedAnswer]
 
 NEW_TOKENS = 64
-"""An answer's most tokens: enough to see whether training took."""
+"""max_new_tokens of these answers: enough to see whether training worked."""
 
 
 def choose(plan: Plan, report: Reporter, options: RunOptions) -> list[EvalCase]:
-    """Return cases to ask before and after training, drawn by the seed; none where some cannot be judged here."""
+    """Return cases to answer before and after training, drawn by the seed; none if some cannot be judged here."""
     from expert_cli.evaluation.evaluate import check_gradable, drawn_cases
 
     try:
@@ -37,7 +37,7 @@ def choose(plan: Plan, report: Reporter, options: RunOptions) -> list[EvalCase]:
 
 
 def ask(model: Any, cases: Cases, renderer: PromptRenderer, plan: Plan, report: Reporter) -> Answers:
-    """Let the model answer as it is now, in one batch and not drawn, and run the answers."""
+    """Let the model answer greedily in one batch, and judge the answers."""
     if not cases:
         return []
     from expert_cli.evaluation.evaluate import Answering, write_answers
@@ -48,7 +48,7 @@ def ask(model: Any, cases: Cases, renderer: PromptRenderer, plan: Plan, report: 
 
 
 def samples(cases: Cases, before: Answers, after: Answers) -> list[dict[str, Any]]:
-    """Put cases and what was answered to them side by side; whether that is right is None where it could only be parsed."""
+    """Pair cases with their answers; whether one is right is None if it could only be parsed."""
     found = []
     for case, *both in zip(cases, before, after, strict=True):
         (old, new), kinds = (one.row.answer.strip() for one in both), [one.verdict.kind for one in both]

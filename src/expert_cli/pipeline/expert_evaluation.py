@@ -1,4 +1,4 @@
-"""The stages of an evaluation: find the expert, let it answer its cases, judge, compare, leave the result where it belongs."""
+"""The stages of an evaluation: find the expert, let it answer its cases, judge, compare, write the result."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from expert_cli.utils.process_setup import prepare_process
 from expert_cli.utils.reporter import Reporter
 
 MAX_DROP = 0.05
-"""How far the accuracy may fall against an earlier evaluation where nothing else is said."""
+"""Default of `--max-drop`: how far the accuracy may fall against an earlier evaluation."""
 
 
 def evaluate_expert(asked: Any, report: Reporter) -> Evaluation:
-    """Let an expert answer its cases, or judge answers that are there. asked: the arguments of `api.evaluate`."""
+    """Let an expert answer its cases, or judge existing answers. asked: the arguments of `api.evaluate`."""
     allowed = Permissions(asked.allow_commands, asked.without_walls, asked.case_timeout_s)
     if asked.answers is not None:
         found = of_cases.grade_kept(asked.answers, asked.cases, asked.limit, report, allowed)
@@ -76,7 +76,7 @@ def evaluate_expert(asked: Any, report: Reporter) -> Evaluation:
 
 @contextmanager
 def _key_of_environment() -> Iterator[str]:
-    """Give the key, which no child of this process finds in its environment meanwhile."""
+    """Yield the API key, which is removed from the environment meanwhile, so that no child process gets it."""
     key = os.environ.pop(KEY, "")
     try:
         yield key
@@ -85,7 +85,7 @@ def _key_of_environment() -> Iterator[str]:
 
 
 def _compared(found: Evaluation, asked: Any, report: Reporter) -> Evaluation:
-    """Pair the answers with those of an earlier evaluation, and write right and wrong ones, where that is asked for."""
+    """If requested, pair the answers with an earlier evaluation, and write preference pairs."""
     found = found.telling(threshold=asked.threshold)
     if asked.against is not None:
         allowed = MAX_DROP if asked.max_drop is None else asked.max_drop
@@ -99,10 +99,10 @@ def _compared(found: Evaluation, asked: Any, report: Reporter) -> Evaluation:
 
 
 def leave(found: Evaluation, trained: TrainedAdapter | None, output: Path | None, report: Reporter) -> Evaluation:
-    """Write the document where it is asked for, and where it belongs: the adapter's run and card, and the run's report.
+    """Write the document where it was requested, and to the adapter's run and card, and the run's report.
 
-    Of a part of the expert's cases, or of others than its own, it goes only where it is asked for. A checkpoint's evaluation is
-    not its run's: its card alone tells of it.
+    For a part of the expert's cases, or for other cases, only where it was requested. The evaluation of a checkpoint is not
+    its run's: only the checkpoint's card gets it.
     """
     document = {"schema_version": SCHEMA_VERSION, "command": "evaluate", **found.as_json()}
     if output is not None:

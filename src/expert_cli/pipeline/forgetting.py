@@ -1,7 +1,6 @@
-"""What a model forgot in training: its loss on texts that no expert is about, without its adapter and with it.
+"""Measures what a model forgot in training: its loss on texts unrelated to the expert, without and with its adapter.
 
-The texts are paragraphs of Python's own reference, which `pydoc_data` brings to every machine; of each the first
-tokens are read.
+The texts are the first tokens of paragraphs in Python's own reference, which `pydoc_data` has on every machine.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ if TYPE_CHECKING:
     from expert_cli.model.tokenizer import TokenizerInfo
 
 TEXTS, TOKENS, CHARACTERS, TOGETHER = 200, 32, 250, 8
-"""Texts enough to tell a change of the loss from chance; tokens of each, which so many characters are in any vocabulary; texts
-that are read at once, whose logits take 160 MB with a vocabulary of 150,000."""
+"""Texts, enough to tell a change of the loss from chance; tokens of each, fewer than so many characters have in any
+vocabulary; texts in a batch, whose logits take 160 MB with a vocabulary of 150,000."""
 
 
 def neutral_texts(count: int) -> list[str]:
-    """Return the beginnings of so many paragraphs, evenly from all there are."""
+    """Return the beginnings of so many paragraphs, spread evenly."""
     texts = (" ".join(part.split()) for name in sorted(topics) for part in topics[name].split("\n\n"))
     prose = (text for text in texts if len(text) >= CHARACTERS and text[0].isupper() and text.endswith("."))
     found = [*dict.fromkeys(text[:CHARACTERS] for text in prose)]
@@ -38,7 +37,7 @@ def neutral_texts(count: int) -> list[str]:
 
 
 def missed(document: Mapping[str, Any], max_forget: float | None) -> str:
-    """Return in words that a run forgot more on average than `max_forget`; "" where it did not."""
+    """Return in words that a run forgot more on average than `max_forget`; "" if it did not."""
     if max_forget is None:
         return ""
     rose = number(document, "forgetting", "difference")
@@ -52,7 +51,7 @@ def missed(document: Mapping[str, Any], max_forget: float | None) -> str:
 def measure(
     model: PeftModel, tokenizer: TokenizerInfo, texts: Sequence[str], card: Path, report: Reporter
 ) -> dict[str, Any] | None:
-    """Return the value under "forgetting" of `train --json`, and leave it in the adapter's card; None: no finite loss tells."""
+    """Return the value under "forgetting" of `train --json`, also written into the card; None without a finite loss."""
     if not texts:
         return None
     report.info(f"reading   {plural(len(texts), 'neutral text')}, without the adapter and with it")

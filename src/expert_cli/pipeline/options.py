@@ -1,4 +1,4 @@
-"""What is asked of a run besides its settings, and the command line that asks the same."""
+"""Options of a run besides its settings, and the command line with the same options."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ _OPTIONS = {"settings": "set", "init_adapter": "from"}
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What is asked of a run besides its settings: the arguments of `api.train`, which explains them, and what they come to.
+    """Options of a run besides its settings: the arguments of `api.train`, which explains them.
 
-    command: what starts the run from a shell, --resume and --overwrite left out. stored_at: the URL that the run directory is
-    kept at, "" for none. written: called when the run's status was written: after each checkpoint and stage.
+    command: starts the run from a shell, without --resume and --overwrite. stored_at: the URL of the run directory, "" for
+    none. written: called after the run's status was written, at each checkpoint and stage.
     """
 
     overwrite: bool = False
@@ -71,7 +71,7 @@ class RunOptions:
 
 
 def train_words(manifest: Path, *options: Overrides | RunOptions) -> list[str]:
-    """Return the words behind `expert-cli` that start such a run, without what is said of an earlier one."""
+    """Return the words after `expert-cli` that start such a run, without options about an earlier one."""
     words = ["train", "--manifest", str(manifest)]
     for block in options:
         for field in fields(block):
@@ -85,7 +85,7 @@ def train_words(manifest: Path, *options: Overrides | RunOptions) -> list[str]:
 
 
 def command_line(manifest: Path, overrides: Overrides, options: RunOptions) -> str:
-    """Return what starts such a run from a shell; `--resume auto` goes behind it."""
+    """Return the command that starts such a run from a shell; `--resume auto` can be appended."""
     return shlex.join(["expert-cli", *train_words(manifest, overrides, options)])
 
 
@@ -96,12 +96,12 @@ QUIET_SETTINGS = (
     *("training.config.load_best_model_at_end=false", "training.config.early_stopping_patience=null"),
     "evaluation.sample_answers=0",
 )
-"""Every step is logged, and nothing but steps is timed: one training, without rounds after it."""
+"""Every step is logged, and only steps are timed: one training, without rounds."""
 _ERRORS = {error.exit_code: error for error in (InputError, EnvironmentProblem, TrainingFailed, IntegrityError)}
 
 
 def with_settings(asked: Overrides, *settings: str) -> Overrides:
-    """Return the overrides with more settings, each in place of an earlier one of the same key."""
+    """Return the overrides with more settings, which replace earlier ones of the same key."""
     by_key = {setting.partition("=")[0]: setting for setting in (*asked.settings, *settings)}
     return replace(asked, settings=tuple(by_key.values()))
 
@@ -109,9 +109,9 @@ def with_settings(asked: Overrides, *settings: str) -> Overrides:
 def train_subprocess(
     name: str, manifest: Path, asked: Overrides, look: Callable[[int], object] = lambda _: None, every_s: float = 1.0
 ) -> tuple[Lines, dict[str, Any]]:
-    """Train a manifest in a process and a folder of its own; return the metrics of its optimizer steps, and its report.
+    """Train a manifest in a process and a folder of its own; return the metrics of its steps, and its report.
 
-    look: gets the process's id every `every_s` seconds. Raises as `run_subprocess` does.
+    look: called with the process's id every `every_s` seconds. Raises as `run_subprocess`.
     """
     with TemporaryDirectory(prefix="expert-cli-", ignore_cleanup_errors=True) as folder:
         paths = RunPaths(Path(folder) / "run")
@@ -124,9 +124,9 @@ def train_subprocess(
 def run_subprocess(
     name: str, words: Sequence[str], folder: Path, look: Callable[[int], object], every_s: float
 ) -> None:
-    """Run `python WORDS`; what it prints lies in `folder`.
+    """Run `python WORDS`; its output goes to files in `folder`.
 
-    Raises the error that ended the process, `name` before its message; whatever else is raised here ends the process and all
+    Raises the error that ended the process, with `name` before its message. Any other error here kills the process and all
     that it started.
     """
     logs = folder / "out", folder / "err"
@@ -146,7 +146,7 @@ def run_subprocess(
 
 
 def child_environment() -> dict[str, str]:
-    """Return the environment of such a run: this very package, and one GPU, or the stock Trainer would take them all."""
+    """Return the environment of such a run: this package, and one GPU, because the stock Trainer would use all."""
     package = str(Path(__file__).parents[2])
     return {
         **os.environ,
@@ -157,7 +157,7 @@ def child_environment() -> dict[str, str]:
 
 
 def child_error(name: str, code: int, out: Path, err: Path) -> BaseException:
-    """Return the error that ended a process, as one of ours. out, err: what it printed."""
+    """Return the error that ended a process, as one of ours. out, err: its output."""
     if code in (CTRL_C, TERMINATED):
         return Terminated() if code == TERMINATED else KeyboardInterrupt()
     try:

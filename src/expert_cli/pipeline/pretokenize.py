@@ -1,4 +1,4 @@
-"""A plan -> its token store, without a model in memory; and what to tell about it."""
+"""Builds the token store of a plan, without loading a model, and describes it."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def store_for(
     trusting: bool = False,
     put: bool = False,
 ) -> TokenStore:
-    """Return the token store of a run, building it if need be.
+    """Return the token store of a run, built if necessary.
 
-    locked: build nothing, raise IntegrityError instead. trusting: use a data set that another program saved there. put: where
-    the stores of the run lie at a URL, it has to lie there in the end; else one that is missing there is built on this machine,
-    and stays there.
+    locked: build nothing, raise IntegrityError instead. trusting: use a data set that another program saved there. put: if the
+    run's stores are at a URL, the store must be there in the end; otherwise one that is missing there is built and kept on
+    this machine.
     """
     foreign = foreign_store(run.store)
     if foreign is not None and trusting:
@@ -85,14 +85,14 @@ def _store_at_url(
 
 def _look_up(run: RunConfig, key: StoreKey) -> StoreState:
     place = StoredFolder(run.store_url) / key.name
-    if run.data.offline:  # a variable of the hub's client says nothing of a cluster's own storage
+    if run.data.offline:  # a variable of the hub's client does not affect a cluster's own storage
         told = "Leave --offline out, or name a folder of token stores."
         raise EnvironmentProblem(f"{place}: is not looked at: --offline is given", told)
     return look_up(place, key)[0]
 
 
 def explain(run: RunConfig, inputs: DataInputs) -> dict[str, Any]:
-    """Return a row under "stores" of `pretokenize --explain --json`: the run's key, and what lies there for it."""
+    """Return a row under "stores" of `pretokenize --explain --json`: the run's key, and what exists for it."""
     key = inputs.key(run.data)
     if run.store_url:
         path, there = (StoredFolder(run.store_url) / key.name).url, _look_up(run, key)
@@ -104,7 +104,7 @@ def explain(run: RunConfig, inputs: DataInputs) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class StoreReport:
-    """What `pretokenize` tells of one store; shown: its first documents, where they are asked for."""
+    """The report of `pretokenize` on one store; shown: its first documents, if requested."""
 
     expert: str
     store: TokenStore
@@ -141,7 +141,7 @@ class StoreReport:
 
 
 def describe(run: RunConfig, store: TokenStore, documents: Documents | None = None) -> StoreReport:
-    """Measure what row lengths make of a store. documents: those that train, where its folder may be gone."""
+    """Measure a store at several row lengths. documents: the training ones, if its folder may be gone."""
     documents = store.training() if documents is None else documents
     present = run.data.max_seq_length
     packs = packed(documents, run)
@@ -158,7 +158,7 @@ _REMEDIES = {
 
 
 def own_cases(run: RunConfig, report: Reporter) -> list[bytes]:
-    """Return hashes of what the expert's own cases ask; of a file at fault, which an evaluation will refuse, nothing."""
+    """Return hashes of the questions in the expert's own cases; an invalid file gives none, and evaluation will refuse it."""
     try:
         cases = [case for *_, case in json_objects(run.own_cases)] if run.own_cases.is_file() else []
         return [asked_hash(text_of(case, "prompt"), optional_text(case, "input")) for case in cases]
@@ -168,7 +168,7 @@ def own_cases(run: RunConfig, report: Reporter) -> list[bytes]:
 
 
 def tell_overlap(stats: Mapping[str, Any], report: Reporter) -> None:
-    """Warn of what evaluates and stands in the training rows."""
+    """Warn about validation rows and cases that are also training rows."""
     for of, told in stats["train"].get("overlap", {}).items():
         if told["same"]:
             count = f"{told['same']:,} of {told['rows']:,} {'validation rows' if of == 'validation' else of}"
@@ -177,7 +177,7 @@ def tell_overlap(stats: Mapping[str, Any], report: Reporter) -> None:
 
 @dataclass(frozen=True)
 class ShownDocument:
-    """One document of a store. All lists have an entry a token: its id, its text, whether it is trained."""
+    """One document of a store. All lists have an entry for each token: its id, its text, whether it is trained."""
 
     ids: list[int]
     tokens: list[str]
@@ -189,7 +189,7 @@ class ShownDocument:
             yield trained, [token for _, token in run]
 
     def as_json(self) -> dict[str, Any]:
-        """Return an entry under "documents" of a store of `pretokenize --json`."""
+        """Return an entry under "documents" of a store in `pretokenize --json`."""
         return dict(vars(self))
 
 
@@ -203,7 +203,7 @@ def shown_documents(store: TokenStore, inputs: DataInputs, count: int) -> tuple[
 
 
 def token_texts(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
-    """Return the text of each token behind those before it; of a character in several tokens the last one has it."""
+    """Return the text of each token in its context; a character of several tokens belongs to the last one."""
     from tokenizers.decoders import DecodeStream
 
     stream = DecodeStream(skip_special_tokens=False)

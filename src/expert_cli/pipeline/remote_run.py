@@ -1,4 +1,4 @@
-"""A run at a URL (`--output URL`) trains in a local folder; what changed there is put after each checkpoint, COMPLETE last."""
+"""A run at a URL (`--output URL`): trains in a local folder and uploads changes after each checkpoint, COMPLETE last."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from expert_cli.utils.object_storage import StoredFolder
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.text import first_line
 
-_LAST = ("", MANIFEST, "status.json", "COMPLETE")  # each says that other files are there
+_LAST = ("", MANIFEST, "status.json", "COMPLETE")  # each means that there are other files
 _CHECKPOINT = re.compile(r"(checkpoints/checkpoint-([0-9]+)/)(.+)")
 
 
 @contextmanager
 def remote_run(run: RunConfig, options: RunOptions, report: Reporter) -> Iterator[Callable[[], Future[None]]]:
-    """Fetch what lies at the URL, if the run goes on; yield what puts what has changed, which all is put at the end."""
+    """Download an existing run to continue it; yield a function that uploads changes. At the end everything is uploaded."""
     names, folder, done = [*(storage := StoredFolder(options.stored_at)).list()], run.output, dict[str, list[int]]()
     if {*names} - BEFORE_IT_BEGAN and not (options.resume and "log.txt" in names):
         raise RunLocked(f"{storage} holds something already", "go on with a run: --resume auto; or give another URL")
@@ -44,7 +44,7 @@ def remote_run(run: RunConfig, options: RunOptions, report: Reporter) -> Iterato
         nonlocal problem
         try:
             files = _files_of(folder)
-            if not all_is_written:  # the log has a last line behind COMPLETE
+            if not all_is_written:  # the log's last line comes after COMPLETE
                 files.pop("COMPLETE", None)
             for name in [name for name in files if done.get(name) != files[name]]:
                 storage.put(folder, [name])

@@ -1,4 +1,4 @@
-"""What other row lengths (`max_seq_length`) would mean for the documents of a store, and which one is recommended."""
+"""Computes what other row lengths (`max_seq_length`) would mean for a store, and recommends one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MOST_CUT = 0.001
 
 @dataclass(frozen=True)
 class LengthRow:
-    """What a `max_seq_length` would mean: packs, how full, documents shortened and by how many tokens in all."""
+    """The effect of a `max_seq_length`: packs, how full they are, documents shortened and by how many tokens in total."""
 
     max_seq_length: int
     sequences: int
@@ -23,7 +23,7 @@ class LengthRow:
 
 
 def length_table(lengths: LengthHistogram, *others: int) -> list[LengthRow]:
-    """Return a row for each of `SIZES` and of the `others`, ascending; long documents truncated."""
+    """Return a row for each of `SIZES` and of the `others`, ascending; long documents are truncated."""
     rows = []
     for capacity in sorted({*SIZES, *others}):
         truncated, cut = lengths.beyond(capacity)
@@ -36,6 +36,6 @@ def length_table(lengths: LengthHistogram, *others: int) -> list[LengthRow]:
 
 
 def recommend(lengths: LengthHistogram, present: int) -> int:
-    """Return the smallest of `SIZES`, powers of two above them and `present` that cuts less than 0.1 % of the tokens."""
+    """Return the smallest of `SIZES`, larger powers of two and `present` that cuts less than 0.1 % of the tokens."""
     usual = {*SIZES, present, *(1 << power for power in range(13, lengths.longest.bit_length() + 1))}
     return next(size for size in sorted(usual) if lengths.beyond(size)[1] <= _MOST_CUT * lengths.tokens)

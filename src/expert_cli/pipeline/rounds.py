@@ -1,14 +1,14 @@
-"""Rounds of learning from answers that were run (`method` rft): a first training, then draw, judge, train, keep what gains.
+"""Rejection-sampling fine-tuning (`method` rft): train, then draw answers, judge, train on right ones, keep what gains.
 
 OUT/sft/                      the first training, a run directory; none with --from
 OUT/round-0/evaluation.json   its answers to the held-back prompts
-OUT/round-1/samples.json      the answers that were drawn, with their verdicts
+OUT/round-1/samples.json      the drawn answers with their verdicts
 OUT/round-1/rows.jsonl        those that are trained, each with its prompt, round and sample
 OUT/round-1/run/              their training, a run directory
 OUT/round-1/evaluation.json   its answers to the held-back prompts
-OUT/adapter/, run.json, ...   of the best of them, as every run leaves them
+OUT/adapter/, run.json, ...   the best of them, as every run writes them
 
-A step whose file is there, of the same adapter, settings and prompts, is not done again.
+A step whose file exists, for the same adapter, settings and prompts, is not repeated.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ from expert_cli.utils.statistics import Paired
 from expert_cli.utils.text import plural
 
 RIGHT, WHOLE, EXPECTED = "correct", ("end", "sequence"), "expected"
-"""The verdict on what is trained; why an answer ends that came to its own end: one that was cut off has none to learn; what
-stands in the place of a sample's number."""
+"""The verdict on answers to train; the reasons why a complete answer ends (the end of a truncated one must not be trained);
+stands for a sample's number."""
 Document = Mapping[str, Any]
 
 
 def train_in_rounds(work: Work, train_one: Callable[[Work], RunResult]) -> RunResult:
-    """Train, then draw answers, run them and train on the right ones, by rounds; leave a run of the best."""
+    """Train, then draw, judge and train answers in rounds; write the best as a run."""
     plan, report, options, processes = work.plan, work.report, work.options, work.job.num_processes
     started, run, settings, paths = time.monotonic(), plan.run, plan.run.rft, RunPaths(plan.run.output)
     if settings is None or processes > 1:
@@ -72,7 +72,7 @@ def train_in_rounds(work: Work, train_one: Callable[[Work], RunResult]) -> RunRe
     if options.locked is not None:
         require_same(options.locked, what, report)
     begin_run(work)
-    DEVICES[run.compute.device].set_flags(tf32=run.compute.tf32)  # a run that goes on may begin by answering
+    DEVICES[run.compute.device].set_flags(tf32=run.compute.tf32)  # a resumed run may begin with answering
     judged, records, ended = _Steps(work, inputs, train_one).make(settings, first, sampled, held_back)
     best = max(judged, key=lambda one: float(one["accuracy"]))  # of equal ones the first
     of_best, number = RunPaths(best["run"]), best["round"]
@@ -92,7 +92,7 @@ def train_in_rounds(work: Work, train_one: Callable[[Work], RunResult]) -> RunRe
 
 
 def _run_of(adapter: Path) -> Path:
-    """Return the run directory that an adapter is the result of. Raises InputError: there is none, or it is a checkpoint."""
+    """Return the run directory of an adapter. Raises InputError if there is none, or it is a checkpoint."""
     origin = find_adapter(adapter)
     if origin.run is None or not origin.sealed:
         raise InputError(
@@ -102,19 +102,19 @@ def _run_of(adapter: Path) -> Path:
 
 
 def _training(run: RunConfig, settings: RftConfig, rows: Path, last: Path) -> RunConfig:
-    """Return the training of a round: its rows, and those of the first training by the share that is replayed."""
+    """Return the training of a round: its rows, and a share of the first training's rows."""
     share = settings.replay
     old = [replace(one, weight=one.weight * share) for one in run.data.train]
     data = replace(run.data, train=(SourceSpec("file", str(rows), as_asked=True), *(old if share else ())))
     start = find_adapter(last).adapter if settings.start == "last" else None
-    # nobody puts the stores of rounds anywhere
+    # the stores of rounds are not uploaded
     return replace(run, data=data, adapter=replace(run.adapter, init_adapter=start), store_url="")
 
 
 def read_prompts(
     plan: Plan, settings: RftConfig, allowed: Permissions, report: Reporter
 ) -> tuple[Cases, Cases, dict[str, Any]]:
-    """Return the prompts to draw answers to, those held back, and how they were parted; all can be judged."""
+    """Return the prompts to draw answers to, those held back, and how they were split; all can be judged."""
     shown, (*sides, held) = plan.run.data.schema_prompt, parted(settings, plan.run.seed)
     sampled, held_back = (shown_databases(side, shown) for side in sides)
     every = [*sampled, *held_back]
@@ -134,7 +134,7 @@ def parted(settings: RftConfig, seed: int) -> tuple[Cases, Cases, dict[str, Any]
     cases = read_cases(settings.prompts)
     others = read_cases(settings.held_back_cases) if settings.held_back_cases else []
     every, by = [*cases, *others], "files that prompts are judged on"
-    # one program may judge all cases: it parts none
+    # one program may judge all cases, so it does not split them
     groups = [str(one.file or "") if one.case.starts != "command" else "" for one in every]
     asked = {*groups[: len(cases)]}
     both = [one.where for one, of in zip(others, groups[len(cases) :], strict=True) if of in asked - {""}]
@@ -156,7 +156,7 @@ def parted(settings: RftConfig, seed: int) -> tuple[Cases, Cases, dict[str, Any]
 
 
 def require_apart(prompts: Cases, others: Cases, name: str) -> None:
-    """Raise InputError where prompts ask what others ask; of another database, which is shown, it is another question."""
+    """Raise InputError if prompts ask the questions of others; about another database it is another question."""
     here, there = ({asked_hash(one.prompt, one.asked[1]): one.where for one in side} for side in (prompts, others))
     if both := {where: there[asked] for asked, where in here.items() if asked in there}:
         told = f"{len(both)} of {len(prompts)} prompts are {name}, too: {' asks what '.join(next(iter(both.items())))} asks"
@@ -164,14 +164,14 @@ def require_apart(prompts: Cases, others: Cases, name: str) -> None:
 
 
 def row_of(case: EvalCase, answer: str, sample: int | str, template: Template) -> dict[str, Any]:
-    """Return the row that trains an answer, with what the expert was asked, under the heading that it was asked with."""
+    """Return the row that trains an answer, with the question as asked, under the same heading."""
     prompt, input_ = case.asked
     heading = "schema" if "Schema" in template.input_separator else "input"
     return {"instruction": prompt, heading: input_, "output": answer, "case": case.id, "sample": sample}
 
 
 def select(cases: Cases, drawn: Document, settings: RftConfig) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Return the answers to train, each with its case, and what all came to: right ones by what they say, then the expected."""
+    """Return the answers to train with their cases, and counts: different right answers first, then expected ones."""
     chosen, right = list[dict[str, Any]](), 0
     for case, samples in zip(cases, (one["samples"] for one in drawn["answers"]), strict=True):
         passed = [(n, one) for n, one in enumerate(samples, start=1) if one["kind"] == RIGHT]
@@ -204,7 +204,7 @@ class _Steps:
     def make(
         self, settings: RftConfig, first: Path | None, sampled: Cases, held_back: Cases
     ) -> tuple[list[Document], list[dict[str, Any]], str]:
-        """Return what the adapters that were kept answer, a record a round, and why no further round was made."""
+        """Return what the kept adapters answer, a record for each round, and why no further round was made."""
         run, records = self.work.plan.run, list[dict[str, Any]]()
         judged = [self.judge(0, first or self.train("first training", run.output / "sft", run), held_back)]
         for number in range(1, settings.rounds + 1):
@@ -240,7 +240,7 @@ class _Steps:
         return judged, records, f"made {plural(settings.rounds, 'round')}"
 
     def at(self, stage: str) -> None:
-        """Say which stage begins, and give back memory. Raises Interrupted where the file STOP asks for it."""
+        """Set the current stage and free memory. Raises Interrupted if there is a file STOP."""
         self.work.status.at(stage)
         self.work.report.info(f"stage     {stage}")
         gc.collect()
@@ -251,7 +251,7 @@ class _Steps:
             raise Interrupted(told, f"go on: {self.work.status.go_on}", stop.exit_code, by_signal=False)
 
     def train(self, stage: str, folder: Path, run: RunConfig) -> Path:
-        """Make an ordinary run, or go on with it, unless it is done; return its folder."""
+        """Make or continue an ordinary run unless it is complete; return its folder."""
         self.at(stage)
         asked = self.work.options
         drift = tuple(key for key in asked.allow_drift if not key.startswith("rft."))
@@ -263,7 +263,7 @@ class _Steps:
         return folder
 
     def answers(self, stage: str, file: Path, adapter: Path, cases: Cases, samples: int = 0, **how: Any) -> Document:
-        """Let an adapter answer cases, and return that as `evaluate --json` does; it is made where the file has it not."""
+        """Return an adapter's answers to cases as `evaluate --json`, from the file if it has them."""
         self.at(stage)
         trained = TrainedAdapter(self.work.plan, find_adapter(adapter))
         decoding = decoding_of(trained.plan.loaded.manifest)

@@ -1,7 +1,7 @@
-"""Rows -> a manifest that suits them: what `init --from` looks at, and what it decides by it.
+"""Makes a manifest that suits some rows, for `init --from`.
 
-Decided is what the defaults of a manifest's keys cannot know, since they are the same for all rows: the length of a row,
-passes, rows of a step, what is held back for evaluation. Everything else stays a default.
+It sets what defaults cannot know because they are the same for all rows: row length, epochs, rows of a step, and validation
+rows. Everything else stays a default.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ from expert_cli.utils.length_histogram import LengthHistogram
 from expert_cli.utils.reporter import NullReporter, Reporter
 
 LARGE_BASE = "Qwen/Qwen3-0.6B"
-"""Taken where there is a GPU; elsewhere the one of the package index, which two CPU cores train."""
+"""Used if there is a GPU; otherwise the model of the package index, which trains on two CPU cores."""
 BYTES_PER_TOKEN = 3.5
-"""Of UTF-8: English has about 4, code and other languages about 3."""
+"""In UTF-8: English has about 4, code and other languages about 3."""
 LONGEST = 4096
-"""Tokens of a row at most: activations grow with it, and documents beyond it are rare; those are shortened, and counted."""
+"""Largest row length: activations grow with it, and longer documents are rare; those are shortened, and counted."""
 PASSES = ((500, 5), (5_000, 3), (20_000, 2))
-"""Passes over fewer rows than that; 1 over more. Few rows need them to be learned at all; the best one is kept."""
+"""Epochs for fewer rows than that; 1 for more. Few rows need several to be learned at all; the best step is kept."""
 DOCUMENTS_A_STEP = 16
 FEWEST_STEPS = 100
-"""Rather fewer documents a step than fewer steps: an optimizer needs some to get anywhere."""
+"""Fewer documents in a step are better than fewer steps than this."""
 FEWEST_ROWS_TO_SPLIT = 200
-"""Of fewer, what is held back would be missed, and too little to judge by."""
+"""With fewer rows, validation rows would be missed in training, and be too few to judge by."""
 HELD_BACK = (0.05, 20, 500)
-"""Share of the rows, but at least and at most so many rows: a steadier loss than that of 500 tells nothing more."""
+"""Share of the rows, with a minimum and a maximum: more than 500 make the loss no steadier."""
 SMALL_RATE = 1e-3
-"""For the smallest of them the default learning rate is too low: see its reason."""
+"""The default learning rate is too low for the smallest model: see its reason."""
 
 
 @dataclass(frozen=True)
 class Lengths:
-    """How long the documents are that train. recommended: a row length that cuts next to nothing. by: what counted them."""
+    """The lengths of the training documents. recommended: a row length that cuts next to nothing. by: what counted them."""
 
     tokens: LengthHistogram
     recommended: int
@@ -68,11 +68,11 @@ def write_manifest_of_rows(
     columns: Mapping[str, str] | None = None,
     offline: bool = False,
 ) -> dict[str, Any]:
-    """Look at the rows of `source` (as `training.dataset.path` has it, from here) and write `home`/manifest.json for them.
+    """Inspect the rows of `source` (as `training.dataset.path` has it, from here) and write `home`/manifest.json.
 
-    Where the base model's tokenizer is on this machine, the token store is built for the lengths, and training begins with
-    it. columns: which is what, by role, where the names do not tell. Returns what `init --from --json` prints. Raises
-    InputError, ManifestError, EnvironmentProblem.
+    If the base model's tokenizer is on this machine, the token store is built to measure lengths, and training uses it.
+    columns: the roles of columns whose names do not tell. Returns what `init --from --json` prints. Raises InputError,
+    ManifestError, EnvironmentProblem.
     """
     path = home / "manifest.json"
     base: dict[str, Any] = {"name": base_model or (SMOLLM2 if machine.device == "cpu" else LARGE_BASE)}
@@ -123,7 +123,7 @@ def write_manifest_of_rows(
 
 
 def _named(place: str, source: str) -> str:
-    """Return a source with another place in it; its split and slice stay."""
+    """Return a source with another path, and the same split and slice."""
     return "::".join([place, *source.split("::")[1:]])
 
 
@@ -159,7 +159,7 @@ def _lengths(plan: Plan, selection: RowSelection, report: Reporter) -> Lengths:
 
 
 def settings_for(lengths: Lengths, base: str, *, evaluates: bool) -> tuple[dict[str, Any], LengthRow, int]:
-    """Return `training.config`, what its row length comes to, and about how many steps it makes."""
+    """Return `training.config`, the effect of its row length, and about how many steps it makes."""
     capacity = min(lengths.recommended, LONGEST)
     size = next(row for row in length_table(lengths.tokens, capacity) if row.max_seq_length == capacity)
     rows, packs = len(lengths.tokens), size.sequences
@@ -167,7 +167,7 @@ def settings_for(lengths: Lengths, base: str, *, evaluates: bool) -> tuple[dict[
     together = min(round(DOCUMENTS_A_STEP * packs / rows), packs * epochs // FEWEST_STEPS)
     accumulation = max(together, 1)
     config: dict[str, Any] = {"max_seq_length": capacity, "epochs": epochs}
-    if accumulation > 1:  # not batch_size, which takes memory
+    if accumulation > 1:  # not batch_size, which needs memory
         config["gradient_accumulation_steps"] = accumulation
     if base == SMOLLM2:
         config["learning_rate"] = SMALL_RATE

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Work:
-    """A run to be made by this job, and those who are told of it; only the first process has a status and a log."""
+    """A run of this job and its reporters; only the first process has a status and a log."""
 
     plan: Plan
     machine: Machine
@@ -52,7 +52,7 @@ class Work:
 
 
 def begin_run(work: Work) -> None:
-    """Make the output folder, and let status and log begin; a run that lies there is moved aside, or gone on with."""
+    """Create the output folder, and begin status and log; an existing run is moved aside, or continued."""
     output, options = work.plan.run.output, work.options
     paths = RunPaths(output)
     require_free(output, overwrite=options.overwrite or bool(options.resume))
@@ -61,13 +61,13 @@ def begin_run(work: Work) -> None:
         output.rename(aside)
         work.report.info(f"the run that lay there is now {aside}")
     output.mkdir(parents=True, exist_ok=True)
-    paths.complete.unlink(missing_ok=True)  # a run that goes on has not ended
+    paths.complete.unlink(missing_ok=True)  # a continued run has not ended
     work.status.begin()
     work.log.begin(paths.log)
 
 
 def identity_of(work: Work, inputs: DataInputs, trusted: str = "", more_files: Sequence[str] = ()) -> dict[str, Any]:
-    """Return what a run has in common with an equal one. more_files: hashes of what it reads beside its rows."""
+    """Return what a run has in common with an equal one. more_files: hashes of other files that it reads."""
     more = {
         "data": [*(content_of(file, inputs.hashes.sha256) for file in inputs.located.files()), *more_files],
         "base model": inputs.source.sha256,
@@ -81,7 +81,7 @@ def identity_of(work: Work, inputs: DataInputs, trusted: str = "", more_files: S
 def write_run_json(
     work: Work, inputs: DataInputs, what: Mapping[str, Any], *, resumed_from: str, more: Mapping[str, Any]
 ) -> None:
-    """Write what the run is: its identity and `more`; one that goes on keeps its start and adds where."""
+    """Write run.json: the identity and `more`; a continued run keeps its start and records where it went on."""
     plan = work.plan
     file = RunPaths(plan.run.output).run_json
     files = [str(path) for path in inputs.located.files()]
@@ -110,9 +110,9 @@ def write_run_json(
 
 @contextmanager
 def recorded(status: RunStatus, log: RunLog) -> Iterator[None]:
-    """Write down the error that ends the block, and let it go on. Raises Interrupted for a signal that no loop waited for."""
+    """Record the error that ends the block, and raise it again. Raises Interrupted for a signal outside the training loop."""
     try:
-        # Among several processes one may wait for the others in a call that no signal wakes.
+        # Among several processes one may wait for the others in a call that no signal interrupts.
         with raising_sigterm() if status.world_size == 1 else nullcontext():
             yield
     except KeyboardInterrupt as error:
@@ -133,13 +133,13 @@ def recorded(status: RunStatus, log: RunLog) -> Iterator[None]:
 def _write_down(status: RunStatus, log: RunLog, error: ExpertError) -> None:
     for line in failure_lines(error.message, error.hint):
         log.write(line)
-    # a disk that is full must not hide what filled it, nor who took the run what ended it
+    # a full disk must not hide what filled it, nor who took the run what ended it
     with suppress(OSError, ExpertError):
         status.broken_off(error)
 
 
 def finish(work: Work, found: dict[str, Any]) -> RunResult:
-    """Leave what every run leaves at its end, COMPLETE last. found: report.json."""
+    """Write the files at the end of every run, COMPLETE last. found: report.json."""
     from expert_cli.artifacts.report import write_report
 
     paths = RunPaths(work.plan.run.output)
@@ -153,14 +153,14 @@ def finish(work: Work, found: dict[str, Any]) -> RunResult:
 
 
 LONGEST_ANSWER = 220
-"""Characters of a text that the summary of a run shows."""
+"""Characters of a text in the summary of a run."""
 
 
 @dataclass(frozen=True)
 class RunResult:
-    """What `train` leaves and prints: the document of `train --json` (docs/INTERFACE.md), report.json of the run directory.
+    """The result of `train`: the document of `train --json` (docs/INTERFACE.md), which is report.json of the run directory.
 
-    missed: which threshold was missed, in words with both values; "" for none.
+    missed: which threshold was missed, with both values; "" for none.
     """
 
     output: Path
@@ -168,7 +168,7 @@ class RunResult:
     missed: str = ""
 
     def summary(self) -> str:
-        """Return the lines a person reads at the end."""
+        """Return the lines shown at the end."""
         done = self.document
         loss = done["loss"]
         means = f"means of the first and last {mean_span(done['steps'])}"
@@ -190,8 +190,7 @@ class RunResult:
 def finished(run: RunConfig, drift: Collection[str], report: Reporter) -> RunResult | None:
     """Return the result of the run in the output folder if it is complete, else None. drift: keys that may differ.
 
-    Raises IntegrityError if its adapter is not what it was, or if it was trained with other settings or data than these. Data
-    that has gone is not missed.
+    Raises IntegrityError if its adapter has changed, or if its settings or data were different. Missing data is not an error.
     """
     paths = RunPaths(run.output)
     if not paths.complete.is_file():
@@ -206,7 +205,7 @@ def finished(run: RunConfig, drift: Collection[str], report: Reporter) -> RunRes
 
 
 def _set_now(run: RunConfig, recorded: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the identity that a run of these settings has, its data as it is if it is there, the rest as recorded."""
+    """Return the identity that a run with these settings has: current data if it exists, the rest as recorded."""
     as_recorded, hashes = {"rule", "tokenizer", "template"}, FileHashCache(run.store)
     offline = run.data.offline or all(spec.kind != "url" for spec in (*run.data.train, *run.data.validation))
     try:

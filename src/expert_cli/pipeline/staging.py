@@ -1,4 +1,4 @@
-"""Data files and token stores on a faster disk: `--stage /fast` makes /fast/home/me/train.jsonl of /home/me/train.jsonl."""
+"""Copies data files and token stores to a faster disk: `--stage /fast` makes /fast/home/me/rows.jsonl of /home/me/rows.jsonl."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from expert_cli.utils.text import plural, size_text
 
 
 def staged_inputs(inputs: DataInputs, target: Path, report: Reporter) -> DataInputs:
-    """Return the same inputs with their data files copied under `target`, which is a faster disk; stored ones stay."""
+    """Return the same inputs with their local data files copied under `target`."""
     copies: dict[Any, Path] = stage((file for file in inputs.located.files() if isinstance(file, Path)), target, report)
 
     def moved(sources: Sequence[Located]) -> tuple[Located, ...]:
@@ -32,12 +32,12 @@ def staged_inputs(inputs: DataInputs, target: Path, report: Reporter) -> DataInp
 
 
 def staged_store(store: TokenStore, target: Path, report: Reporter) -> TokenStore:
-    """Return the same store, copied under `target`, which is a faster disk."""
+    """Return the same store, copied under `target`."""
     return replace(store, home=stage(files_below(store.home), target, report)[store.home / FINGERPRINT].parent)
 
 
 def stage(files: Iterable[Path], target: Path, report: Reporter) -> dict[Path, Path]:
-    """Copy files under `target`, if they are not there; return where each lies. Raises EnvironmentProblem."""
+    """Copy files under `target` if they are not there; return the path of each. Raises EnvironmentProblem."""
     copies = {path: path if is_inside(path, target) else _staged_path(path, target) for path in files}
     with disk_errors(f"cannot be staged to {target}", "stage to another disk: --stage DIR"):
         target.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
-"""Which rows of embedding and head a run trains beside its adapter: those of control tokens that were never trained.
+"""Chooses the rows of embedding and head that a run trains beside its adapter: those of untrained control tokens.
 
-LoRA leaves both frozen. A base model that never saw `<|im_end|>` can then not say it, and its answers do not end. What is read
-in a prompt is looked up in the embedding, what ends an answer in the head; where the two are one, both in that.
+LoRA freezes both. A base model that never saw `<|im_end|>` cannot generate it, so its answers would not end. Tokens in a
+prompt need their row in the embedding, the end token its row in the head; if the two are tied, one row is both.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from expert_cli.runs.metrics import read_json
 
 KEY = "trainable_token_indices"
 Indices = Mapping[str, Sequence[int]]
-"""Rows by the name of the module that holds them, as `add_adapter` takes them."""
+"""Rows by module name, as for `add_adapter`."""
 
 
 @dataclass(frozen=True)
 class TokenRows:
-    """Rows that are trained. line: what is told of them; missing: of an end token that stays untrained; "": nothing."""
+    """The rows to train. line: message about them; missing: about an end token that stays untrained; "": nothing."""
 
     indices: Indices
     line: str
@@ -39,10 +39,10 @@ def choose_token_rows(
     earlier: Mapping[str, Any] | None = None,
     weights_of: Callable[[Mapping[str, Any]], Mapping[str, Any]] = held_weights,
 ) -> TokenRows:
-    """Return which rows of a base model the run trains. Raises InputError for a token that the tokenizer does not have.
+    """Choose the rows of a base model that the run trains. Raises InputError for a token that the tokenizer lacks.
 
-    earlier: the config of the adapter in the checkpoint that the run goes on from. What goes on from an adapter trains the
-    rows that this has. weights_of: gives the weights of embedding and head where the model has none, on the meta device.
+    earlier: the adapter config of the checkpoint that the run continues. A run that starts from an adapter trains the same
+    rows. weights_of: returns the weights of embedding and head for a model on the meta device.
     """
     modules = token_matrices(model)
     first, last = next(iter(modules)), [*modules][-1]
@@ -54,7 +54,7 @@ def choose_token_rows(
     origin = init_origin(run)
     before = earlier or (read_json(origin.adapter / CONFIG) if origin else None)
     indices = _indices(run, renderer, modules, untrained, before)
-    if getattr(head, "bias", None) is not None:  # which PEFT leaves out beside a trained row
+    if getattr(head, "bias", None) is not None:  # PEFT drops it beside a trained row
         indices = {name: rows for name, rows in indices.items() if modules[name].weight is not head.weight}
     tokens = " ".join(renderer.spelled(sorted(_all(indices))))
     line = f"{tokens}: their rows of {' and '.join(indices)} are trained beside the adapter" if tokens else ""

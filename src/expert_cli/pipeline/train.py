@@ -1,4 +1,4 @@
-"""The main path: a plan goes in, a run directory comes out. Top to bottom, one line a stage."""
+"""The main path, from a plan to a run directory: one line for each stage."""
 
 from __future__ import annotations
 
@@ -75,12 +75,11 @@ from expert_cli.utils.reporter import NullReporter, Reporter
 def train(
     plan: Plan, machine: Machine, report: Reporter, options: RunOptions = RunOptions(), log: RunLog | None = None
 ) -> RunResult:
-    """Train one expert and leave its run directory; `COMPLETE` in it is written last.
+    """Train one expert and write its run directory, with `COMPLETE` last.
 
-    log: holds what was told before the run had a folder.
-    Raises ExpertErrors: data or settings that cannot be used, a model that is not to be had, training that went wrong,
-    an output folder that another run owns, a signal or a STOP file. status.json says which, and log.txt what was told. In a
-    job of several processes each calls this; the first one alone writes.
+    log: has the lines reported before the run had a folder. Raises ExpertErrors: unusable data or settings, an unavailable
+    model, failed training, an output folder of another run, a signal or a STOP file. status.json says which, log.txt has all
+    lines. In a job of several processes each calls this; only the first one writes.
     """
     job, log = PartialState(cpu=plan.run.compute.device == "cpu"), log or RunLog()
     owned = run_lock(plan.run.output) if job.is_main_process else nullcontext()
@@ -93,9 +92,9 @@ def train(
 
 
 def train_here(work: Work) -> RunResult:
-    """Train as `train` does, in a folder that this job owns, and let the processes stay connected: more may follow."""
+    """Train as `train` in a locked folder, and keep the processes connected: more may follow."""
     plan, report, options, job, log = work.plan, work.report, work.options, work.job, work.log
-    if options.resume == AUTO:  # a node without the run's files would begin anew, and wait for the others
+    if options.resume == AUTO:  # a node without the run's files would start anew, and wait for the others
         done = broadcast_rank0(partial(finished, plan.run, options.allow_drift, report))
         if done is not None:
             if job.is_main_process:
@@ -128,7 +127,7 @@ def _train(work: Work) -> RunResult:
     inputs = training_inputs(run, report)
     checkpoints = _checkpoints(work, inputs)
     resumed = checkpoints.resumed
-    plan = laid_out(work.plan, inputs, report)  # behind the identity, which is that of the run as asked for
+    plan = laid_out(work.plan, inputs, report)  # after the identity, which is that of the run as requested
     work, run, renderer = replace(work, plan=plan), plan.run, inputs.renderer
     texts = neutral_texts(TEXTS) if options.max_forget is not None else ()
     if job.is_main_process:
@@ -175,7 +174,7 @@ def _train(work: Work) -> RunResult:
 
 
 def trained_texts(documents: Documents, renderer: PromptRenderer) -> Iterator[str]:
-    """Yield what is trained of the first documents, without the end token."""
+    """Yield the trained texts of the first documents, without the end token."""
     for number in range(min(64, len(documents))):
         ids, trained = documents.document(number)
         yield renderer.decode([token for token in ids[trained].tolist() if token not in renderer.stop_token_ids])
@@ -197,7 +196,7 @@ def _checkpoints(work: Work, inputs: DataInputs) -> Checkpoints:
 def _goes_on(
     output: Path, what: Mapping[str, Any], options: RunOptions, report: Reporter
 ) -> tuple[CheckpointState | None, dict[str, Any]]:
-    """Return the checkpoint that a run goes on from, and what the run is: it may have been killed before its first one."""
+    """Return the checkpoint to continue from, and the identity of the run, which may have been killed before its first one."""
     paths = RunPaths(output)
     resumed = find_checkpoint(paths.checkpoints, options.resume, what, options.allow_drift, report)
     before = resumed.state["identity"] if resumed else part(read_json(paths.run_json), "identity")
@@ -219,7 +218,7 @@ def _model(
     resumed: CheckpointState | None,
     report: Reporter,
 ) -> tuple[PeftModel, KernelPlan]:
-    """Load the base model, prove that packed documents do not see each other, and put on it what the manifest asks."""
+    """Load the base model, prove that packed documents do not affect each other, and add the adapter."""
     base = load_base_of(run, inputs.source.folder, on_host=run.compute.fsdp)
     free = free_bytes(run.compute.device)
     kernels = kernel_plan(run.compute, run.model, machine, base, unpacked=copy_bytes(base), free=free)
@@ -251,6 +250,6 @@ def _model(
     kernels = with_capture(kernels, run)
     report.info(f"computed  {kernels.summary()}")
     for name, kernel in kernels.lines.items():
-        if name != "capture":  # told once it was tried
+        if name != "capture":  # reported after the trial
             report.detail(f"{name:9} {kernel.used}: {kernel.reason}")
     return model, kernels

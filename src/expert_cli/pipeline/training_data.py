@@ -1,4 +1,4 @@
-"""A token store becomes packs: those that train, and those that evaluate, by set of validation rows or by task."""
+"""Turns a token store into packs for training and validation."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from expert_cli.utils.text import plural
 
 
 def laid_out(plan: Plan, inputs: DataInputs, report: Reporter) -> Plan:
-    """Return the plan with one document a row where the base model has layers that carry a state, and tell of it."""
+    """Return the plan, with one document in each row if the base model has recurrent layers, and report it."""
     packing = plan.run.loader.packing
     if packing == "off" or not recurrent_layers(meta_base(inputs.source.folder)):
         return plan
@@ -44,7 +44,7 @@ def laid_out(plan: Plan, inputs: DataInputs, report: Reporter) -> Plan:
 
 
 def training_data(store: TokenStore, inputs: DataInputs, run: RunConfig, report: Reporter) -> TrainingData:
-    """Return the packs of a store, and tell of them. Raises InputError: no training rows, documents that are too long."""
+    """Return the packs of a store, and report them. Raises InputError: no training rows, documents that are too long."""
     documents = store.split("train")
     if documents is None:
         raise InputError(f"the token store {store.place} has no training rows", "check training.dataset")
@@ -59,7 +59,7 @@ def training_data(store: TokenStore, inputs: DataInputs, run: RunConfig, report:
 
 
 def require_positions(run: RunConfig, folder: Path, longest: int) -> None:
-    """Raise InputError if a document of `longest` tokens, of those in a pack each counts from 0, has unknown positions."""
+    """Raise InputError if the longest document has more positions than the model knows."""
     known = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("max_position_embeddings")
     scaling: dict[str, Any] = {"original_max_position_embeddings": known, **dict(run.model.rope_scaling)}
     if known and "factor" in scaling:
@@ -71,7 +71,7 @@ def require_positions(run: RunConfig, folder: Path, longest: int) -> None:
 
 
 def require_embedding(folder: Path, ids: Mapping[str, tuple[int, int]], pad_id: int) -> None:
-    """Raise InputError for ids (of a split: smallest, largest) or a pad token that the base model has no row for."""
+    """Raise InputError if the base model has no row for an id (of a split: smallest, largest) or for the pad token."""
     weight: Any = meta_base(folder).get_input_embeddings().weight
     for of, (low, high) in {**ids, "pad token's": (pad_id, pad_id)}.items():
         if low < 0 or high >= weight.shape[0]:
@@ -80,7 +80,7 @@ def require_embedding(folder: Path, ids: Mapping[str, tuple[int, int]], pad_id: 
 
 
 def packed(documents: Documents, run: RunConfig) -> PackedDataset:
-    """Return the packs that a run makes of documents."""
+    """Return the run's packs of documents."""
     return PackedDataset(documents, run.data.max_seq_length, run.loader.packing, run.loader.overflow, run.seed)
 
 
@@ -103,19 +103,19 @@ def _packs(store: TokenStore, split: str, documents: Documents, run: RunConfig, 
 
 @dataclass(frozen=True)
 class DataInputs(StoreInputs):
-    """What a store is made of, and the base model that the tokenizer is of."""
+    """The inputs of a store, and the base model of the tokenizer."""
 
     tokenizer: TokenizerInfo
     source: LocalModel
 
     @cached_property
     def renderer(self) -> PromptRenderer:
-        """What writes prompts down as the rows are."""
+        """Formats prompts like the rows."""
         return PromptRenderer(self.tokenizer, self.template)
 
 
 def resolve_inputs(run: RunConfig, report: Reporter, located: LocatedData | None = None) -> DataInputs:
-    """Locate data, unless it is `located`, and base model. Raises InputError, EnvironmentProblem, IntegrityError."""
+    """Find data, unless `located`, and base model. Raises InputError, EnvironmentProblem, IntegrityError."""
     located = located or locate_data(run.data, report)
     source = locate_base(run, report)
     tokenizer = load_tokenizer(source.folder)
@@ -129,7 +129,7 @@ def resolve_inputs(run: RunConfig, report: Reporter, located: LocatedData | None
 
 
 def training_inputs(run: RunConfig, report: Reporter) -> DataInputs:
-    """Return the inputs of a run that trains. Raises InputError also where they do not fit the adapter it trains on from."""
+    """Return the inputs of a training run. Also raises InputError if they do not fit the adapter it starts from."""
     inputs = resolve_inputs(run, report)
     if origin := init_origin(run):
         require_same_base(origin, inputs.source.name, inputs.source.sha256, inputs.template.fingerprint)
