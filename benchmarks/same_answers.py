@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from expert_cli.config.plan import trained_adapter
-from expert_cli.inference.expert import PromptRenderer, open_expert
+from expert_cli.inference.expert import open_expert
+from expert_cli.inference.prompts import PromptRenderer
 from expert_cli.utils.reporter import NullReporter
 
 STEPS = 4

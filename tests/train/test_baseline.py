@@ -18,8 +18,9 @@ from expert_cli.errors import InputError
 from expert_cli.evaluation.evaluate import NEW_TOKENS_OF_BASE as NEW_TOKENS
 from expert_cli.evaluation.evaluate import Answering, _prompt, cases_of, drawn_shots, evaluate_adapter, write_answers
 from expert_cli.evaluation.grade import NOTHING
-from expert_cli.inference.expert import base_renderer, open_expert
+from expert_cli.inference.expert import open_expert
 from expert_cli.inference.expert_config import GenerationConfig
+from expert_cli.inference.prompts import base_renderer
 from expert_cli.model.tokenizer import load_tokenizer
 from expert_cli.utils.reporter import NullReporter
 from tests import tiny

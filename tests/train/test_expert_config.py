@@ -16,9 +16,10 @@ from expert_cli import api
 from expert_cli.artifacts.export import export_expert
 from expert_cli.data.store.store_files import Documents
 from expert_cli.errors import InputError
-from expert_cli.inference.expert import PromptRenderer, base_renderer, open_expert
+from expert_cli.inference.expert import open_expert
 from expert_cli.inference.expert_config import GenerationConfig as Decoding
 from expert_cli.inference.expert_config import Grammar, decoding_for
+from expert_cli.inference.prompts import PromptRenderer, base_renderer
 from expert_cli.runs.metrics import read_json
 from expert_cli.utils.reporter import NullReporter
 from tests import tiny

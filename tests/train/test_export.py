@@ -24,7 +24,9 @@ from expert_cli.artifacts.export import compare, export_expert, log_probs
 from expert_cli.artifacts.gguf_writer import require_writable, write_gguf
 from expert_cli.config.plan import TrainedAdapter
 from expert_cli.errors import InputError, IntegrityError, RunLocked
-from expert_cli.inference.expert import PromptRenderer, load_adapted, locate_base
+from expert_cli.inference.expert import load_adapted
+from expert_cli.inference.prompts import PromptRenderer
+from expert_cli.model.loading.base_model import locate_base
 from expert_cli.model.loading.gguf import load_gguf
 from expert_cli.model.tokenizer import load_tokenizer
 from expert_cli.runs.metrics import read_json

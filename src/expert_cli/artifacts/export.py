@@ -31,11 +31,11 @@ from expert_cli.config.run_config import RunConfig
 from expert_cli.data.store.store_files import drawn_prompts
 from expert_cli.errors import IntegrityError
 from expert_cli.inference import expert as experts
-from expert_cli.inference.expert import PromptRenderer
 from expert_cli.inference.expert_config import GenerationConfig, decoding_for, decoding_of
 from expert_cli.inference.generate import Request, generate
+from expert_cli.inference.prompts import PromptRenderer, trained_renderer
 from expert_cli.manifest.key import Dtype, Quantization
-from expert_cli.model.loading.base_model import LocalModel
+from expert_cli.model.loading.base_model import LocalModel, locate_base
 from expert_cli.model.loading.gguf import load_gguf, quiet
 from expert_cli.model.loading.quantize import DTYPES, quantization_arguments, weights_dtype
 from expert_cli.model.tokenizer import load_tokenizer
@@ -117,9 +117,9 @@ def export_expert(
     """Export an expert into the new folder `output`, atomically; return the document. prompts: for the comparison."""
     require_new(output)
     run, adapter = trained.plan.run, trained.origin.adapter
-    source = experts.locate_base(run, report)
+    source = locate_base(run, report)
     trained.origin.require_base(source.name, source.sha256)
-    renderer = experts.trained_renderer(run, load_tokenizer(source.folder), trained.origin)
+    renderer = trained_renderer(run, load_tokenizer(source.folder), trained.origin)
     decoding = decoding_for(trained)
     asked = experts.expert_files(decoding, renderer, run.data.schema_prompt)
     whole = [*(["merged"] if merge else []), *([f"gguf {gguf}"] if gguf else [])]

@@ -18,8 +18,8 @@ from transformers import PreTrainedModel
 
 from expert_cli.data.templates.chat import Template
 from expert_cli.errors import ExpertError, InputError
-from expert_cli.inference.expert import PromptRenderer
 from expert_cli.inference.expert_config import GenerationConfig
+from expert_cli.inference.prompts import PromptRenderer
 from expert_cli.model.loading.gguf import RULES, pre_tokenizer
 from expert_cli.model.tokenizer import TokenizerInfo
 

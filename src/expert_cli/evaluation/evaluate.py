@@ -34,8 +34,8 @@ from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.text import shortened
 
 if TYPE_CHECKING:
-    from expert_cli.inference.expert import PromptRenderer
     from expert_cli.inference.grammar import Held
+    from expert_cli.inference.prompts import PromptRenderer
 
 NEW_TOKENS_OF_BASE = 512
 """max_new_tokens of a base model: at least this, and at least twice the longest right answer."""
@@ -199,7 +199,8 @@ def evaluate_adapter(
     shots: the number of examples; with it the base model answers too, without and with examples, and the adapter without its
     grammar. None: the adapter alone. keep: file of the answers so far, by which an interrupted evaluation continues.
     """
-    from expert_cli.inference.expert import base_renderer, open_expert
+    from expert_cli.inference.expert import open_expert
+    from expert_cli.inference.prompts import base_renderer
 
     check_gradable(cases, report, allowed)
     run = trained.plan.run

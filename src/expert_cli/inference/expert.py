@@ -1,9 +1,9 @@
-"""Loads a base model with a trained adapter, and formats prompts as in training."""
+"""Loads a base model with a trained adapter."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -16,18 +16,16 @@ from transformers import GenerationConfig as ModelGenerationConfig
 
 from expert_cli.config.adapter_origin import AdapterOrigin
 from expert_cli.config.run_config import RunConfig
-from expert_cli.data.encode import Encoder
-from expert_cli.data.templates.chat import Template
-from expert_cli.data.templates.make_template import make_template
 from expert_cli.errors import InputError, IntegrityError
-from expert_cli.inference.expert_config import GenerationConfig, read_decoding
+from expert_cli.inference.expert_config import GenerationConfig
+from expert_cli.inference.prompts import PromptRenderer, trained_renderer
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
 from expert_cli.model.kernels.attention import plain_attention
 from expert_cli.model.kernels.attention_backends import loaded_with
 from expert_cli.model.kernels.dequantize import dequantize_linears
-from expert_cli.model.loading.base_model import LocalModel, fetch_model, places_of
+from expert_cli.model.loading.base_model import LocalModel, locate_base
 from expert_cli.model.loading.quantize import DTYPES, load_base
-from expert_cli.model.tokenizer import TokenizerInfo, load_tokenizer
+from expert_cli.model.tokenizer import load_tokenizer
 from expert_cli.model.vocabulary_rows import spare_copies
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.text import first_line
@@ -39,77 +37,11 @@ EXAMPLE = ("How many boats are there?", "CREATE TABLE boats (id INT)")
 """Prompt and input of the example in expert.json."""
 
 
-class PromptRenderer:
-    """Formats prompts as ids and decodes answers. end_ids: end a trained answer; stop_token_ids: where generation stops."""
-
-    def __init__(self, tokenizer: TokenizerInfo, template: Template, stop_ids: Sequence[int] = ()) -> None:
-        """Take tokenizer and template of training. stop_ids: where generation stops; (): derived from both."""
-        self.tokenizer, self.template = tokenizer, template
-        self.hf, self.pad_id = tokenizer.hf, tokenizer.pad_id
-        self._encoder = Encoder(template)
-        self.end_ids = frozenset(self._encoder.ids(template.end_token))
-        # a base model trained on plain texts may use its own end token instead
-        told = {tokenizer.eos_id, tokenizer.hf.eos_token_id, *self._encoder.ids(template.tool_token)} - {None}
-        self.stop_token_ids = frozenset(stop_ids) or self.end_ids | told
-
-    def spelled(self, ids: Iterable[int]) -> list[str]:
-        """Return tokens as the tokenizer spells them."""
-        return [str(self.tokenizer.backend.id_to_token(number)) for number in ids]
-
-    @property
-    def ends(self) -> list[int]:
-        """The ids at which generation stops, the end token of training first."""
-        return sorted(self.stop_token_ids, key=lambda number: (number not in self.end_ids, number))
-
-    def encode_prompt(self, instruction: str, input_: str = "") -> list[int]:
-        """Return the prompt of a row as ids."""
-        return self.encode_messages([{"role": "user", "content": self.template.user_turn(instruction, input_)}])
-
-    def encode_messages(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
-        """Return a conversation with the generation prompt as ids."""
-        return self._encoder.ids(self.template.prompt(messages))
-
-    def tokens(self, text: str) -> int:
-        """Return the number of tokens in a text."""
-        return len(self._encoder.ids(text))
-
-    def decode(self, ids: Sequence[int]) -> str:
-        """Return an answer's text, with special tokens spelled out."""
-        return str(self.tokenizer.backend.decode(list(ids), skip_special_tokens=False))
-
-
-def locate_base(run: RunConfig, report: Reporter) -> LocalModel:
-    """Return the base model of a run, downloaded if necessary. Raises InputError, EnvironmentProblem, IntegrityError."""
-    return fetch_model(run.model.name, sha256=run.model.sha256, report=report, **places_of(run))
-
-
 def load_base_of(run: RunConfig, folder: Path, *, on_host: bool = False) -> PreTrainedModel:
     """Load the frozen base model with the run's quantization and dtype. on_host: on the CPU. Raises as `load_base`."""
     how: Any = {"quantization": run.model.quantization, "dtype": DTYPES[run.compute.dtype]}
     how |= {"device": "cpu" if on_host else run.compute.device, "attention": loaded_with(run.compute.attention)}
     return load_base(folder, rope_scaling=dict(run.model.rope_scaling), **how)
-
-
-def prompt_template(run: RunConfig, tokenizer: TokenizerInfo, input_column: str) -> Template:
-    """Return the template of a run. input_column: Alpaca's heading depends on its name."""
-    model, all_ = run.model, not run.data.completion_only
-    asked: dict[str, Any] = {"given": model.chat_template, "system_prompt": model.system_prompt, "trains_all": all_}
-    asked |= {"chat_template_kwargs": dict(model.chat_template_kwargs), "input_column": input_column}
-    asked |= {"eos_token": tokenizer.eos_token, "bos_token": tokenizer.leading_token}
-    return make_template(model.template, tokenizer.hf, **asked)
-
-
-def trained_renderer(run: RunConfig, tokenizer: TokenizerInfo, origin: AdapterOrigin) -> PromptRenderer:
-    """Return the renderer of training. Raises InputError if the manifest gives another template, or files are damaged."""
-    kept = read_decoding(origin.expert_config).end_ids if origin.expert_config else ()
-    run = replace(run, model=origin.prompting(run.model))
-    written = [prompt_template(run, tokenizer, name) for name in (run.data.mapping.input or "input", "context")]
-    for template in written:
-        if origin.fits_template(template.fingerprint):
-            return PromptRenderer(tokenizer, template, kept)
-    told = f"{origin.adapter} was trained with the prompt template {origin.template}, the manifest gives"
-    hint = 'set "prompt_template" of this base model as it was, or train again'
-    raise InputError(f"{told} {written[0].fingerprint}", hint)
 
 
 def expert_files(
@@ -138,14 +70,6 @@ def expert_files(
     how |= {"num_beams": decoding.num_beams} if decoding.num_beams > 1 else {}
     how |= {"stop_strings": [*decoding.stops]} if decoding.stops else {}
     return document, ModelGenerationConfig(**how, do_sample=bool(sampling))
-
-
-def base_renderer(run: RunConfig, origin: AdapterOrigin, tokenizer: TokenizerInfo) -> PromptRenderer:
-    """Return the renderer for the base model alone: its own chat template with training's system prompt. Raises InputError."""
-    asked = origin.prompting(run.model)
-    given = () if asked.chat_template else asked.chat_template_kwargs
-    own = replace(run, model=replace(asked, template="", chat_template="", chat_template_kwargs=given))
-    return PromptRenderer(tokenizer, prompt_template(own, tokenizer, run.data.mapping.input or "input"))
 
 
 @dataclass(frozen=True)

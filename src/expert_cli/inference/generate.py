@@ -15,9 +15,10 @@ from transformers import TextIteratorStreamer
 
 from expert_cli.errors import EnvironmentProblem
 from expert_cli.hardware.devices import is_out_of_memory
-from expert_cli.inference.expert import PromptRenderer, generating
+from expert_cli.inference.expert import generating
 from expert_cli.inference.expert_config import GenerationConfig, Stop
 from expert_cli.inference.grammar import GrammarLogitsProcessor, Held, Way
+from expert_cli.inference.prompts import PromptRenderer
 
 BEAMS = 4
 """Beams for a second attempt at a query that does not compile, if the expert sets none."""

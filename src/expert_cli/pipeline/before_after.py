@@ -15,7 +15,7 @@ from expert_cli.utils.text import plural
 if TYPE_CHECKING:
     from expert_cli.evaluation.cases import Cases, EvalCase
     from expert_cli.evaluation.grade import GradedAnswer
-    from expert_cli.inference.expert import PromptRenderer
+    from expert_cli.inference.prompts import PromptRenderer
 
     Answers = Sequence[GradedAnswer]
 

@@ -1,4 +1,4 @@
-"""Copies data files and token stores to a faster disk: `--stage /fast` makes /fast/home/me/rows.jsonl of /home/me/rows.jsonl."""
+"""Copies data files and token stores to a faster disk: `--stage /fast` makes /fast/home/me/a.jsonl of /home/me/a.jsonl."""
 
 from __future__ import annotations
 

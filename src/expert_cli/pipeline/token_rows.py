@@ -14,7 +14,7 @@ from typing import Any
 from expert_cli.config.adapter_origin import CONFIG, init_origin
 from expert_cli.config.run_config import RunConfig
 from expert_cli.errors import InputError
-from expert_cli.inference.expert import PromptRenderer
+from expert_cli.inference.prompts import PromptRenderer
 from expert_cli.model.vocabulary_rows import held_weights, token_matrices, untrained_rows
 from expert_cli.runs.metrics import read_json
 

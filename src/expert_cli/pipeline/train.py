@@ -25,8 +25,9 @@ from expert_cli.data.store.store_files import Documents, foreign_store
 from expert_cli.errors import InputError
 from expert_cli.hardware.devices import DEVICES
 from expert_cli.hardware.machine import Machine
-from expert_cli.inference.expert import PromptRenderer, load_base_of
+from expert_cli.inference.expert import load_base_of
 from expert_cli.inference.expert_config import json_separators
+from expert_cli.inference.prompts import PromptRenderer
 from expert_cli.model import isolation
 from expert_cli.model.adapter import add_adapter, fused_experts
 from expert_cli.model.fsdp import require_processes, shard_base

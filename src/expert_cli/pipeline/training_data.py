@@ -19,12 +19,10 @@ from expert_cli.data.store.build import TokenStore
 from expert_cli.data.store.lookup import StoreInputs
 from expert_cli.data.store.store_files import Documents
 from expert_cli.errors import InputError
-from expert_cli.inference.expert import PromptRenderer, locate_base, prompt_template
+from expert_cli.inference.prompts import PromptRenderer, prompt_template
 from expert_cli.manifest.key import adjusted
 from expert_cli.manifest.keys.loader import PACKINGS
-from expert_cli.model.layers import recurrent_layers
-from expert_cli.model.loading.base_model import LocalModel
-from expert_cli.model.loading.quantize import meta_base
+from expert_cli.model.loading.base_model import LocalModel, locate_base
 from expert_cli.model.tokenizer import TokenizerInfo, load_tokenizer
 from expert_cli.utils.files import FileHashCache
 from expert_cli.utils.reporter import Reporter
@@ -33,6 +31,9 @@ from expert_cli.utils.text import plural
 
 def laid_out(plan: Plan, inputs: DataInputs, report: Reporter) -> Plan:
     """Return the plan, with one document in each row if the base model has recurrent layers, and report it."""
+    from expert_cli.model.layers import recurrent_layers  # imports transformers' models, which tokenizing does not need
+    from expert_cli.model.loading.quantize import meta_base
+
     packing = plan.run.loader.packing
     if packing == "off" or not recurrent_layers(meta_base(inputs.source.folder)):
         return plan
@@ -72,6 +73,8 @@ def require_positions(run: RunConfig, folder: Path, longest: int) -> None:
 
 def require_embedding(folder: Path, ids: Mapping[str, tuple[int, int]], pad_id: int) -> None:
     """Raise InputError if the base model has no row for an id (of a split: smallest, largest) or for the pad token."""
+    from expert_cli.model.loading.quantize import meta_base  # as in `laid_out`
+
     weight: Any = meta_base(folder).get_input_embeddings().weight
     for of, (low, high) in {**ids, "pad token's": (pad_id, pad_id)}.items():
         if low < 0 or high >= weight.shape[0]:

@@ -100,6 +100,11 @@ def fetch_model(
     )
 
 
+def locate_base(run: RunConfig, report: Reporter) -> LocalModel:
+    """Return the base model of a run, downloaded if necessary. Raises InputError, EnvironmentProblem, IntegrityError."""
+    return fetch_model(run.model.name, sha256=run.model.sha256, report=report, **places_of(run))
+
+
 def _checked(folder: Path, wanted: str) -> str:
     """Return the hash of a folder's weights after checking that the folder is safe and complete."""
     files = check_folder(folder)
