@@ -63,7 +63,7 @@ def choose_base(loaded: LoadedManifest, wanted: str | None) -> tuple[Base, int |
     if wanted is None:
         return _base(loaded, 0), 0
     bases, named = loaded.manifest.bases, wanted.lower()
-    if not named or len(wanted) > LONGEST_MODEL_NAME:
+    if not named.isprintable() or not 0 < len(wanted) <= LONGEST_MODEL_NAME:
         raise InputError(f'--base-model "{wanted[:60]}" is no name of a model', "give an alias, a hub id or a folder")
     exact = [index for index, base in enumerate(bases) if named in ((base.alias or "").lower(), base.name.lower())]
     last = [re.split(r"[/\\]", base.name.rstrip("/\\"))[-1].lower() for base in bases]
@@ -103,8 +103,10 @@ def merge(loaded: LoadedManifest, base: Base, index: int | None, overrides: Over
     if overrides.epochs is not None and values.pop("max_steps", None) is not None:
         dropped = {"max_steps": "--epochs"}
         origins.pop("max_steps")
-    for name in ("device", "epochs", "max_steps", "seed"):
-        value, option = getattr(overrides, name), f"--{name.replace('_', '-')}"
+    asked = {name: getattr(overrides, name) for name in ("device", "epochs", "max_steps", "seed")}
+    asked["init_adapter"] = overrides.init_adapter and str(overrides.init_adapter.absolute())
+    for name, value in asked.items():
+        option = "--from" if name == "init_adapter" else f"--{name.replace('_', '-')}"
         if value is None or (name == "device" and value == "auto"):
             continue
         reason = unfit(TrainingConfig, ("training", "config", name), value)
@@ -112,8 +114,6 @@ def merge(loaded: LoadedManifest, base: Base, index: int | None, overrides: Over
             raise InputError(f"{option} {value}: {reason}")
         lay({name: value}, option)
         dropped.pop(name, None)
-    if overrides.init_adapter is not None:
-        lay({"init_adapter": str(overrides.init_adapter.absolute())}, "--from")
     return Merged(loaded, base, index, TrainingConfig.model_validate(values), origins, dropped)
 
 

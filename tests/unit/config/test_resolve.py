@@ -91,6 +91,8 @@ OPTIONS = {
     "seed": (Overrides(seed=2**32), r"--seed 4294967296: must be less than 4294967296"),
     "no epochs": (Overrides(epochs=float("nan")), r"--epochs nan: must be a number"),
     "no base model": (Overrides(base_model=""), '--base-model "" is no name'),
+    "a base model that is no text": (Overrides(base_model="a\udcff"), '--base-model "a\udcff" is no name'),
+    "an adapter that is no text": (Overrides(init_adapter=Path("a\udcff")), "--from .*must be text"),
 }
 
 
