@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from shlex import quote
 
 
 class ExpertError(Exception):
@@ -107,6 +106,7 @@ class ManifestError(InputError):
     def __init__(self, path: Path, faults: list[ManifestIssue]) -> None:
         """Take at least one error; their order is kept."""
         first = faults[0]
-        more = f" (and {len(faults) - 1} more: expert-cli validate {quote(str(path))})" if len(faults) > 1 else ""
+        shown = f'"{path}"' if " " in str(path) else path
+        more = f" (and {len(faults) - 1} more: expert-cli validate {shown})" if len(faults) > 1 else ""
         super().__init__(f"{first}{more}", first.suggestion)
         self.faults = faults

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -28,6 +27,7 @@ from expert_cli.runs.metrics import MetricsTail, read_json
 from expert_cli.runs.run_paths import RunPaths
 from expert_cli.runs.signals import Terminated
 from expert_cli.utils.subprocesses import end_family, how_it_ended, last_words
+from expert_cli.utils.text import quoted
 
 if TYPE_CHECKING:
     from transformers import TrainerCallback
@@ -86,7 +86,7 @@ def train_words(manifest: Path, *options: Overrides | RunOptions) -> list[str]:
 
 def command_line(manifest: Path, overrides: Overrides, options: RunOptions) -> str:
     """Return the command that starts such a run from a shell; `--resume auto` can be appended."""
-    return shlex.join(["expert-cli", *train_words(manifest, overrides, options)])
+    return quoted("expert-cli", *train_words(manifest, overrides, options))
 
 
 Lines = list[dict[str, Any]]

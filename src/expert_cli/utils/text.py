@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from shlex import quote
+from subprocess import list2cmdline
 
 from expert_cli.utils.redaction import redact
 
@@ -62,9 +64,10 @@ def change(old: str, new: str) -> str:
     return " -> ".join(value[:12] if _HASH.fullmatch(value) else shortened(value, 48) for value in (old, new))
 
 
-def quoted(path: object) -> str:
-    """Return a path as a word of a command line that can be copied: one with blanks is quoted."""
-    return quote(str(path))
+def quoted(*words: object) -> str:
+    """Return words of a command line that can be copied: in a POSIX shell, or on Windows in cmd and PowerShell."""
+    said = [str(word) for word in words]
+    return list2cmdline(said) if os.name == "nt" else shlex.join(said)
 
 
 def type_name(value: object) -> str:
