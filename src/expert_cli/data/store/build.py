@@ -191,14 +191,17 @@ class Spool:
         at = np.append(0, all_sizes.cumsum(dtype=np.int64))[of_rows]
         for start in range(0, len(rows), SHARD_ROWS):
             some = rows[start : start + SHARD_ROWS]
-            sizes, tokens = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
-            for run in np.split(some, np.flatnonzero(np.diff(some) != 1) + 1):
-                first, end = run[0], run[-1] + 1
-                sizes.append(all_sizes[of_rows[first] : of_rows[end]])
+            runs = [(run[0], run[-1] + 1) for run in np.split(some, np.flatnonzero(np.diff(some) != 1) + 1)]
+            sizes = np.concatenate([all_sizes[of_rows[first] : of_rows[end]] for first, end in runs])
+            values, done = np.empty(sizes.sum(dtype=np.int64), np.int32), 0
+            for first, end in runs:
                 self._file.seek(4 * at[first])
-                tokens.append(np.frombuffer(self._file.read(4 * int(at[end] - at[first])), np.int32))
-            values, ends = np.concatenate(tokens), np.concatenate(sizes).cumsum(dtype=np.int64)
-            yield Encoded(np.maximum(values, ~values), np.append(0, ends), values >= 0)
+                part = values[done : done + at[end] - at[first]]
+                self._file.readinto(part.data)  # type: ignore[attr-defined]
+                done += len(part)
+            trained = values >= 0
+            np.maximum(values, ~values, out=values)
+            yield Encoded(values, np.append(0, sizes.cumsum(dtype=np.int64)), trained)
             bar.update(start + len(some))
 
 
