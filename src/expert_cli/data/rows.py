@@ -6,7 +6,9 @@ There is one function for each form. No other type is ever converted to text.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -49,6 +51,8 @@ _CARRIED: Mapping[str, tuple[type, str]] = {
 }
 """Other keys of a turn that the chat template gets: their type, and the role that may have them."""
 NULL_ARGUMENTS = "arguments of calls that are null"
+_MESSAGES = re.compile(r'\s*\[\s*\{\s*"(?:role|content|from|value)"\s*:')
+"""How messages begin as JSON text, which they are in a cell of CSV."""
 
 
 @dataclass(slots=True)  # not frozen: frozen ones take three times as long to create
@@ -175,6 +179,10 @@ def _of_segments(fields: Mapping[str, object], columns: Columns, where: str) -> 
 def _of_pair(fields: Mapping[str, object], columns: Columns, mapping: ColumnMapping, where: str) -> Row:
     """Alpaca's instruction, input and output, under any names; or TRL's prompt and completion as messages."""
     sides = (columns.instruction, "user"), (columns.response, "assistant")
+    asked = fields.get(columns.instruction)
+    if isinstance(asked, str) and _MESSAGES.match(asked):
+        with suppress(BadRow):  # a question that only begins so
+            fields = {**fields, columns.instruction: parsed(asked, columns.instruction)}
     if any(isinstance(fields.get(key), list) for key, _ in sides):
         if columns.database or (columns.input and fields.get(columns.input)):
             told = "is a list of messages, beside a column of the input or of a database"
@@ -182,7 +190,8 @@ def _of_pair(fields: Mapping[str, object], columns: Columns, mapping: ColumnMapp
         both = []
         for key, role in sides:
             said = fields.get(key)
-            said = said if isinstance(said, list) else [{"role": role, "content": text_of(fields, key)}]
+            if not isinstance(said, list) and not _MESSAGES.match(text_of(fields, key)):
+                said = [{"role": role, "content": said}]
             both.append(turns_of(said, key, mapping))
         (prompt, _, unread), (turns, trained, more) = both
         row = _up_to_answer(Row(where, turns, trained, is_pair=True, unread=unread | more))

@@ -231,6 +231,9 @@ def test_columns_beside_the_messages(beside: dict[str, object], expected: Any) -
         ({"instruction": "u", "input": "", "output": "a", "system": "s"}, [turn("system", "s"), U, A]),
         ({"prompt": [U], "completion": [A]}, [U, A]),
         ({"prompt": [U], "completion": "a"}, [U, A]),
+        ({"prompt": json.dumps([U]), "completion": json.dumps([A])}, [U, A]),  # of CSV
+        ({"prompt": json.dumps([U]), "completion": json.dumps([A])[:-2]}, '"completion" is not JSON'),
+        ({"prompt": '[{"role": 1} ?', "completion": "a"}, [turn("user", '[{"role": 1} ?'), A]),
         ({"prompt": [U, A, U], "completion": [A, U]}, [U, A, U, A]),
         (
             {"prompt": [U], "completion": [A], "context": "c"},

@@ -1,7 +1,6 @@
 """Distributes packs over the micro-batches of a run, in order, for any number of processes, and collates them.
 
-An optimizer step takes the next `packs_per_step` packs of the epoch's order; each process takes its share of them, one
-micro-step after another:
+An optimizer step takes the next `packs_per_step` packs of the epoch's order; each process takes its share of them:
 
     order of the epoch    p0 p1 | p2 p3 | p4 p5 | p6 p7 ...
     micro-step (process)   0 (0)   0 (1)   1 (0)   1 (1)      batch 2, accumulation 2, 2 processes: 8 packs a step
@@ -130,9 +129,8 @@ class PackedBatchSampler(Sampler[list[Place]]):
 
 @dataclass(frozen=True)
 class FixedShape:
-    """The shape that all micro-batches of a run are padded to. tokens: in all. longest: of a document. borders: most
-    documents, and a repeated end, since kernels of the RTX 50 series read past it (flash-attention pull 2333). targets: most
-    trained tokens.
+    """The shape of all micro-batches. tokens: in all. longest: of a document. targets: most trained tokens. borders: most
+    documents, and a repeated end, since kernels of the RTX 50 series read past it (flash-attention pull 2333).
     """
 
     tokens: int
@@ -166,8 +164,7 @@ def fixed_shape(data: PackedDataset, schedule: Schedule, order_of: Callable[[int
 
 @dataclass(frozen=True)
 class Collator:
-    """Collates packs into a batch, and counts its tokens on the CPU, so that no step waits for the GPU. Layouts, by attention
-    back end:
+    """Collates packs into a batch, and counts its tokens on the CPU, so that no step waits for the GPU. Layouts by attention:
 
         packed  A0 A1 A2 B0 B1 C0 C1 C2     one row [1, tokens], no padding
         padded  A0 A1 A2 B0 B1              one row a pack [packs, longest], padded on the right

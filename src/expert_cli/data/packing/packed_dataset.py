@@ -38,9 +38,8 @@ FILLER: Place = (0, -1)
 class PackedDataset(Dataset[dict[str, torch.Tensor]]):
     """Packs over an open store: item (e, n) is pack n of epoch e: `input_ids`, `labels`, `position_ids`, int64 [tokens].
 
-    Random packs are drawn anew in each epoch, others stay; only the latest plan is kept. Pickling sends no data. left_out: the
-    number of documents that are too long, and of their tokens that are in no pack; untrained: packs of "concat" that train
-    nothing, which are left out.
+    Random packs are drawn anew in each epoch, others stay; only the latest plan is kept. Pickling sends no data. left_out:
+    documents that are too long, and their tokens in no pack; untrained: packs of "concat" left out, which train nothing.
     """
 
     def __init__(

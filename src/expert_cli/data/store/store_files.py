@@ -35,10 +35,8 @@ FINGERPRINT = "fingerprint.json"
 STATE = "state.json"
 SPLITS = "dataset_dict.json"
 STATS = "stats.json"
-STORE_RULE = 8
-"""Identifies how rows become shards. Raise it when that changes (tests/unit/data/test_golden.py fails until then): older
-stores are rebuilt.
-"""
+STORE_RULE = 9
+"""Identifies how rows become shards. Raise it when that changes: tests/unit/data/test_golden.py fails until then."""
 BUILD_ANEW = "delete the folder to have it built anew"
 _FEATURES = {
     "input_ids": {"feature": {"dtype": "int32", "_type": "Value"}, "_type": "List"},
