@@ -88,9 +88,8 @@ def write_manifest_of_rows(
         write_text(path, json.dumps(written, indent=2, ensure_ascii=False) + "\n")
         return make_plan(path, machine, Overrides(offline=offline))
 
-    if (
-        machine.device == "cpu" or base_model is None
-    ):  # a CPU unpacks 4-bit weights anyway; so small ones need no quantizing
+    # a CPU unpacks 4-bit weights anyway; models as small as the default ones need no quantization
+    if machine.device == "cpu" or base_model is None:
         base["quantization"] = "none"
     plan = planned()
     selection = _selected(plan)

@@ -71,6 +71,11 @@ def readable(answer: str, max_bytes: int = MAX_BYTES) -> None:
         raise Stopped("invalid", "the answer holds characters that are not text") from error
 
 
+def unreadable(error: Exception, what: str = "") -> Stopped:
+    """Return the reason for JSON that `strict_json` refused; what: stands before its words."""
+    return Stopped("too_large" if "recursion" in str(error) else "invalid", f"{what}{error}")
+
+
 class Example(NamedTuple):
     """A case's row without the key "verifier", a right answer and a wrong one."""
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, NoReturn
 from pydantic import Field
 
 from expert_cli.errors import InputError
-from expert_cli.evaluation.verifiers.case import Case, Example, Grade, Stopped, readable
+from expert_cli.evaluation.verifiers.case import Case, Example, Grade, readable, unreadable
 from expert_cli.evaluation.verifiers.sandbox.child_process import Worker, require_packages
 from expert_cli.inference.vote import same_as
 from expert_cli.utils.files import strict_json
@@ -82,7 +82,7 @@ def _parse(answer: str) -> Any:
     try:
         return strict_json(answer.encode())
     except ValueError as error:
-        raise Stopped("too_large" if "recursion" in str(error) else "invalid", str(error)) from error
+        raise unreadable(error) from error
 
 
 _WORKER = Worker(f"{__name__}:judge", "jsonschema_rs")

@@ -15,7 +15,7 @@ import apsw
 import graphqlite
 
 from expert_cli.errors import InputError
-from expert_cli.evaluation.verifiers.case import Kind, Stopped
+from expert_cli.evaluation.verifiers.case import Stopped, unreadable
 from expert_cli.evaluation.verifiers.contents import Way, graph_contents
 from expert_cli.evaluation.verifiers.query_rows import TEXTS, Row, split, tokens, without, words
 from expert_cli.evaluation.verifiers.sandbox import child_process
@@ -81,8 +81,7 @@ class CypherJudge(QueryJudge):
             found = strict_json(document.encode())  # Neo4j refuses repeated column names, too
             lacks = _RUNS_WRONGLY.search(plain)
         except (TypeError, ValueError) as error:
-            kind: Kind = "too_large" if "recursion" in str(error) else "invalid"
-            raise Stopped(kind, f"the result cannot be read: {error}") from error
+            raise unreadable(error, "the result cannot be read: ") from error
         except Stopped as stopped:
             message, lacks = _message(stopped.detail), _LACKING.search(plain)
             is_too_large = message in ("string or blob too big", "out of memory")
