@@ -13,6 +13,7 @@ from expert_cli.config.run_config import RunConfig
 from expert_cli.errors import InputError, IntegrityError
 from expert_cli.model.loading.file_checks import check_folder, weights_sha256
 from expert_cli.model.loading.names import Package, last_part, parse_model_name
+from expert_cli.utils.files import FileHashCache
 from expert_cli.utils.paths import cache_folder
 from expert_cli.utils.reporter import Reporter
 
@@ -87,13 +88,19 @@ def fetch_model(
     """
     begun = _AHEAD.pop(name, None)
     place, hub_id, known = begun.result() if begun else _fetched(name, search, cache, offline, report)
+    hashes = FileHashCache(cache)  # tens of gigabytes are not read again at every start
     if place.is_dir():
-        return LocalModel(name, "hub" if hub_id else "folder", place, _checked(place, sha256), hub_id)
+        files = check_folder(place)
+        found = weights_sha256(files, hashes.sha256)
+        hashes.save()
+        _require(found, sha256, files[0] if len(files) == 1 else place)
+        return LocalModel(name, "hub" if hub_id else "folder", place, found, hub_id)
     if place.suffix.lower() != ".gguf":
         raise InputError(f"{place} is neither a folder nor a GGUF file", "Name the folder that holds config.json")
     from expert_cli.model.loading.gguf import convert, gguf_sha256  # imports torch
 
-    found = known or gguf_sha256(place)
+    found = known or gguf_sha256(place, hashes.sha256)
+    hashes.save()
     _require(found, sha256, place)
     return LocalModel(
         name, "package" if known else "gguf", convert(place, found, cache, report), found, gguf=place.name
@@ -103,14 +110,6 @@ def fetch_model(
 def locate_base(run: RunConfig, report: Reporter) -> LocalModel:
     """Return the base model of a run, downloaded if necessary. Raises InputError, EnvironmentProblem, IntegrityError."""
     return fetch_model(run.model.name, sha256=run.model.sha256, report=report, **places_of(run))
-
-
-def _checked(folder: Path, wanted: str) -> str:
-    """Return the hash of a folder's weights after checking that the folder is safe and complete."""
-    files = check_folder(folder)
-    found = weights_sha256(files)
-    _require(found, wanted, files[0] if len(files) == 1 else folder)
-    return found
 
 
 def _require(found: str, wanted: str, what: Path) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
 from expert_cli.errors import EnvironmentProblem, InputError, IntegrityError
-from expert_cli.utils.files import parse_json, sha256_of
+from expert_cli.utils.files import parse_json
 
 _WEIGHTS = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
@@ -39,11 +40,11 @@ def check_folder(folder: Path) -> list[Path]:
     return files
 
 
-def weights_sha256(files: list[Path]) -> str:
+def weights_sha256(files: list[Path], sha256: Callable[[Path], str]) -> str:
     """Return the sha256 of the weights: of the single file, else of the output of `sha256sum *.safetensors`."""
     if len(files) == 1:
-        return sha256_of(files[0])
-    lines = (f"{sha256_of(file)}  {file.name}\n" for file in files)
+        return sha256(files[0])
+    lines = (f"{sha256(file)}  {file.name}\n" for file in files)
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 

@@ -32,7 +32,6 @@ from transformers.utils import logging as hf_logging
 from expert_cli._compat import gguf_read_once
 from expert_cli.errors import EnvironmentProblem, InputError, IntegrityError
 from expert_cli.model.loading.cache import materialize
-from expert_cli.utils.files import sha256_of
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.text import first_line
 
@@ -73,13 +72,13 @@ def convert(file: Path, sha256: str, cache: Path, report: Reporter) -> Path:
     return folder
 
 
-def gguf_sha256(file: Path) -> str:
+def gguf_sha256(file: Path, sha256: Callable[[Path], str]) -> str:
     """Return the sha256 of a GGUF file. Raises IntegrityError for any other file."""
     try:
         with file.open("rb") as opened:
             magic = opened.read(4)
         if magic == b"GGUF":
-            return sha256_of(file)
+            return sha256(file)
     except OSError as error:
         raise EnvironmentProblem(f"{file}: cannot be read: {error.strerror or error}") from error
     raise IntegrityError(f"{file} is no GGUF file: it begins with {magic!r}", "Fetch the file again")

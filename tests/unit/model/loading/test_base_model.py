@@ -19,6 +19,7 @@ from expert_cli.model.loading.base_model import LocalModel, fetch_model
 from expert_cli.model.loading.names import Package, parse_model_name
 from expert_cli.model.tokenizer import load_tokenizer
 from expert_cli.runs.metrics import read_json
+from expert_cli.utils.files import FileHashCache
 from expert_cli.utils.reporter import NullReporter
 from tests import tiny
 from tests.tiny_gguf import write_gguf
@@ -155,6 +156,17 @@ def test_the_sha256_of_the_manifest_is_compared(model: Path, tmp_path: Path) -> 
     assert find("model", tmp_path, right).sha256 == right
     with pytest.raises(IntegrityError, match=f"has sha256 {right}, the manifest says {'0' * 64}"):
         find("model", tmp_path, "0" * 64)
+
+
+def test_weights_are_hashed_again_only_when_they_change(model: Path, tmp_path: Path) -> None:
+    find("model", tmp_path)
+    memo = FileHashCache(tmp_path / "cache")
+    memo.known[str(model / WEIGHTS)][-1], memo.changed = "0" * 64, True
+    memo.save()
+    assert find("model", tmp_path).sha256 == "0" * 64
+    raw = (model / WEIGHTS).read_bytes()
+    (model / WEIGHTS).write_bytes(raw[:-1] + bytes([raw[-1] ^ 1]))
+    assert find("model", tmp_path).sha256 == sha256(model / WEIGHTS)
 
 
 def test_a_file_is_a_gguf(tmp_path: Path) -> None:
