@@ -79,10 +79,10 @@ class Columns:
 
 def choose_columns(names: Sequence[str], mapping: ColumnMapping, where: str) -> Columns:
     """Choose the columns among `names`. where: the rows that have them. Raises InputError if the choice is not clear."""
-    if len(names) == 1 and (mark := next((mark for mark in ";\t|" if mark in names[0]), "")):
-        told = f"{where}: one column, {shortened(json.dumps(names[0]))}: its values seem to be separated by {json.dumps(mark)}"
-        raise InputError(told, "Save it with commas, or with tabs as .tsv.")
     named = {role: find_column(column, names) or column for role, column in mapping.columns().items()}
+    if len(names) == 1 and names[0] not in named.values() and (mark := re.search("[;\t|]", names[0])):
+        told = f"one column, {shortened(json.dumps(names[0]))}: its values seem to be separated by {json.dumps(mark[0])}"
+        raise InputError(f"{where}: {told}", "Save it with commas, or with tabs as .tsv.")
     for columns, what in () if named else _OTHER_TASKS.items():
         if all(find_column(name, names) for name in columns.split()):
             raise InputError(f"{where}: {' and '.join(map(json.dumps, columns.split()))}: rows of {what}", _name_them())

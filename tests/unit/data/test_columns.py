@@ -50,6 +50,9 @@ NOTHING = ColumnMapping()
             "instruction <- Question, response <- answer",
             id="the case of letters",
         ),
+        pytest.param(
+            ["a;b"], ColumnMapping(text="A;b"), Columns("text", text="a;b"), "text <- a;b", id="a named separator"
+        ),
     ],
 )
 def test_columns_are_chosen_by_mapping_and_usual_names(
