@@ -24,6 +24,8 @@ from expert_cli.utils.files import append_text
 from expert_cli.utils.reporter import Bar
 
 MB = 2**20
+FIRST_CHECKPOINT_S = 60.0
+"""A run that saves has its first checkpoint after at most so many seconds: a crash in its first minutes loses little."""
 LOGGED = ("loss", "grad_norm", "learning_rate", EVAL_LOSS, "epoch")
 
 
@@ -35,8 +37,9 @@ class StepCallback(TrainerCallback):
 
     def __init__(self, watch: LogSaveEvalConfig, steps_per_epoch: int, stop_asked: Callable[[], bool]) -> None:
         """stop_asked: whether to stop; of several processes any may be asked."""
-        self.every_s, self._since = watch.save_every_s, time.monotonic()
         self.writes = watch.save_strategy != "no" or watch.save_every_s > 0
+        self.every_s, self._since = watch.save_every_s, time.monotonic()
+        self._wait_s = min(FIRST_CHECKPOINT_S, self.every_s or FIRST_CHECKPOINT_S) if self.writes else 0.0
         self.steps_per_epoch = steps_per_epoch
         self.stop_asked = stop_asked
         self.stopped = False
@@ -78,10 +81,10 @@ class StepCallback(TrainerCallback):
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Remember the step and time of the latest checkpoint."""
-        self._saved, self._since = state.global_step, time.monotonic()
+        self._saved, self._since, self._wait_s = state.global_step, time.monotonic(), self.every_s
 
     def _save_or_stop(self, control: TrainerControl) -> None:
-        due = 0 < self.every_s <= time.monotonic() - self._since
+        due = 0 < self._wait_s <= time.monotonic() - self._since
         stop, in_time = all_reduce_any(self.stop_asked(), due)
         control.should_save |= stop or in_time
         if stop:

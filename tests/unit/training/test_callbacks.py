@@ -45,16 +45,25 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def test_a_checkpoint_is_due_by_the_clock(now: list[float]) -> None:
-    steps = StepCallback(replace(WATCH, save_every_s=10.0), 9, lambda: False)
+DUE: dict[str, tuple[dict[str, Any], list[float]]] = {
+    "by time": ({"save_every_s": 10.0}, [10, 20, 30]),
+    "by a longer time: the first one after a minute": ({"save_every_s": 300.0}, [60, 360, 660]),
+    "by steps": ({"save_strategy": "steps", "save_every_s": 0.0}, [60]),
+    "never": ({"save_strategy": "no", "save_every_s": 0.0}, []),
+}
+
+
+@pytest.mark.parametrize(("watch", "due"), DUE.values(), ids=DUE.keys())
+def test_a_checkpoint_is_due_by_the_clock(now: list[float], watch: dict[str, Any], due: list[float]) -> None:
+    steps = StepCallback(replace(WATCH, **watch), 999, lambda: False)
     saved = []
-    for now[0] in (9.9, 10.0, 19.9, 20.0):
+    for now[0] in range(0, 700, 5):
         control = TrainerControl()
         steps.on_step_end(EVENT[0], TrainerState(global_step=1, max_steps=9), control)
-        saved.append(control.should_save)
         if control.should_save:
+            saved.append(now[0])
             steps.on_save(*EVENT)
-    assert saved == [False, True, False, True]
+    assert saved[:3] == due
 
 
 class Events(TrainerCallback):

@@ -28,11 +28,11 @@ class LogSaveEvalKeys(Strict):
     logging_steps: Positive | None = key(10, "a log line every {} steps", why="enough to see where the loss goes")
     """Steps between two log lines."""
     save_strategy: Strategy | None = key(None, 'checkpoints: "{}"', why="by time (`save_every`): steps vary in time")
-    """When checkpoints are written; default: by time (`save_every`). With `load_best_model_at_end`, "steps" and "epoch" become
-    the strategy of evaluation."""
+    """When checkpoints are written, the first one after at most 60 s of training; default: by time (`save_every`). With
+    `load_best_model_at_end`, "steps" and "epoch" become the strategy of evaluation."""
     save_steps: Positive | None = key(500, "a checkpoint every {} steps", why="transformers' own")
-    """Steps between two checkpoints. With
-    `load_best_model_at_end` raised to a multiple of the steps between two evaluations."""
+    """Steps between two checkpoints. With `load_best_model_at_end` raised to a multiple of the steps between two
+    evaluations."""
     save_every: Annotated[str, Field(pattern=TIME)] | None = key(
         "5m",
         lambda time: f"a checkpoint every {seconds_of(time):g} s of training, at a step's end",
