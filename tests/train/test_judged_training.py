@@ -1,4 +1,4 @@
-"""Answers are run before and after training."""
+"""Cases are answered before, during and after training: they choose the best step, and change nothing else."""
 
 from __future__ import annotations
 
@@ -9,9 +9,26 @@ import pytest
 
 from expert_cli.pipeline.train import RunOptions
 from expert_cli.runs.run_paths import RunPaths
-from tests.train.projects import SEVEN, Told, case, project, train
+from expert_cli.utils.files import sha256_of
+from tests.train.projects import SEVEN, Told, case, logged, project, train
 
 LEARNS: dict[str, Any] = {"rows": SEVEN, "max_steps": 20, "learning_rate": 0.01}
+
+
+def test_the_best_step_is_the_first_that_answers_right(tmp_path: Path) -> None:
+    best = {"load_best_model_at_end": True, "metric_for_best_model": "execution_accuracy", "dropout": 0.1}
+    asked = {"cases": [case(n, 7) for n in range(8)], "evaluation": {"every_steps": 3, "sample": 6}}
+    done = train(project(tmp_path, **LEARNS, **asked, **best))
+    shares = logged(done.output, "eval_execution_accuracy")
+    assert list(shares) == [3, 6, 9, 12, 15, 18, 20]
+    first = next(step for step, share in shares.items() if share == 1.0)
+    assert 3 < first < 20, "neither the first step nor the last would do as well"
+    weights = RunPaths(done.output).checkpoints / f"checkpoint-{first}" / "adapter_model.safetensors"
+    assert sha256_of(weights) == done.document["adapter_sha256"]
+    off = ("evaluation.every_steps=null", "training.config.load_best_model_at_end=false")
+    without = train(tmp_path / "manifest.json", output=tmp_path / "b", settings=off)
+    assert logged(without.output, "eval_execution_accuracy") == {}
+    assert logged(without.output, "loss") == logged(done.output, "loss"), "answering moves no weight"
 
 
 def test_a_command_judges_answers_only_where_it_is_allowed(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ FAULTS: dict[str, tuple[Change | str | bytes, str, str]] = {
     "a mapping of numbers": ({D + "field_mapping": {"instruction": 1}}, D + "field_mapping.instruction", "."),
     "best without evaluation": ({C + "load_best_model_at_end": True, C + "eval_strategy": "no"}, "load_best_model_at_end", "eval_strategy|steps"),
     "stopping early without evaluation": ({C + "early_stopping_patience": 3, C + "eval_strategy": "no"}, "early_stopping_patience", "eval_strategy|steps"),
-    "accuracy that nobody measures": ({C + "metric_for_best_model": "execution_accuracy", C + "load_best_model_at_end": True}, C + "metric_for_best_model", "eval_loss"),
+    "accuracy that nobody measures": ({C + "metric_for_best_model": "execution_accuracy", C + "load_best_model_at_end": True}, C + "metric_for_best_model", "every_steps"),
     "a list": ("[]", "", "is not an object"),
     "a comma too many": (GOOD[:-1] + ",}", "", "comma"),
     "typo": ({C + "learning_rte": 1}, C + "learning_rte", r"unknown key.*did you mean learning_rate\?"),

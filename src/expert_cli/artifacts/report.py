@@ -38,7 +38,7 @@ def write_report(run_dirs: Sequence[Path], to: Path) -> list[Ending]:
     runs = list(zip(names, found, strict=True))
     logged = dict.fromkeys(name for run in found for line in run.lines for name in line)
     charts = []
-    for key in [name for name in logged if name in ("loss", "eval_loss")]:
+    for key in [name for name in logged if name == "loss" or name.startswith("eval_")]:
         series = []
         for number, (name, run) in enumerate(runs, start=1):
             pairs = sorted((line["step"], line[key]) for line in run.lines if metrics.number(line, key) is not None)

@@ -11,7 +11,7 @@ from expert_cli.config.training_defaults import Config
 from expert_cli.hardware.machine import Machine
 from expert_cli.manifest.key import Dtype, Quantization
 from expert_cli.manifest.keys.compute import WITHOUT_GRAPHS, Attention, Checkpointing, ComputeConfig, DeviceName
-from expert_cli.manifest.schema import Base
+from expert_cli.manifest.schema import Base, EvaluationBlock
 from expert_cli.manifest.training_config import TrainingConfig
 
 
@@ -149,13 +149,15 @@ def _compiler(config: Config) -> dict[str, Any]:
 FSDP_OFF = "leave fsdp out: every process then holds the base model"
 
 
-def sharding_conflicts(config: Settings[TrainingConfig], base: Settings[Base]) -> Iterator[tuple[str, str, str]]:
+def sharding_conflicts(
+    config: Settings[TrainingConfig], base: Settings[Base], evaluation: EvaluationBlock
+) -> Iterator[tuple[str, str, str]]:
     """Yield what fsdp excludes, as (key, what does not go together, remedy): no process has the whole base model."""
     if not config["fsdp"]:
         return
     if base["quantization"] == "int8":
         message = "does not go with quantization int8: bitsandbytes keeps these weights where FSDP2 does not find them"
         yield "fsdp", message, f'for {base["name"]} write "quantization": "int4" or "bf16"'
-    if config["method"] == RFT:
-        message = f"does not go with method {RFT}, whose answers one process draws from the whole model"
-        yield "fsdp", message, FSDP_OFF
+    answering = {f"method {RFT}": config["method"] == RFT, "evaluation.every_steps": evaluation.every_steps}
+    for what in (name for name, is_asked in answering.items() if is_asked):
+        yield "fsdp", f"does not go with {what}: no process has the whole model to answer with", FSDP_OFF

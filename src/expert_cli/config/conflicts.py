@@ -15,10 +15,10 @@ from expert_cli.errors import InputError, ManifestIssue
 from expert_cli.manifest.json_text import Path_
 from expert_cli.manifest.key import GrammarType
 from expert_cli.manifest.keys.dataset import Dataset, Filters
-from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS
+from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, EXECUTION_ACCURACY
 from expert_cli.manifest.keys.optim import SCHEDULERS
 from expert_cli.manifest.keys.rft import Rft
-from expert_cli.manifest.schema import ROPE_NUMBERS, Base
+from expert_cli.manifest.schema import ROPE_NUMBERS, Base, EvaluationBlock
 from expert_cli.manifest.training_config import TrainingConfig
 from expert_cli.utils.object_storage import is_url
 from expert_cli.utils.paths import is_inside, project_root, store_folder
@@ -27,14 +27,16 @@ Clash = tuple[str, str, str]
 """The key where the error is reported, what does not go together, the remedy."""
 
 
-def conflicts(merged: Merged, base: Settings[Base], config: Settings[TrainingConfig]) -> list[ManifestIssue]:
+def conflicts(
+    merged: Merged, base: Settings[Base], config: Settings[TrainingConfig], evaluation: EvaluationBlock
+) -> list[ManifestIssue]:
     """Return an error for every two settings that exclude each other, at the place where the first one is written."""
     loaded, entry = merged.loaded, merged.entry
     found = (
         *_of_pairs(config, project_root(loaded.path)),
-        *_of_saving(config.written),
+        *_of_saving(config.written, evaluation),
         *_of_template(config.written, base, (loaded.path.parent.resolve(), project_root(loaded.path))),
-        *sharding_conflicts(config, base),
+        *sharding_conflicts(config, base, evaluation),
     )
     faults = [merged.fault(*words) for words in found]
     faults += [loaded.text.fault((*entry, "rope_scaling"), words) for words in _of_rope(base.written)]
@@ -120,7 +122,7 @@ def _of_rope(base: Base) -> Iterator[str]:
             yield f"{kind} needs {key}, a number above 0"
 
 
-def _of_saving(config: TrainingConfig) -> Iterator[Clash]:
+def _of_saving(config: TrainingConfig, evaluation: EvaluationBlock) -> Iterator[Clash]:
     """The value that chooses the best step must be measured, in the right direction."""
     if config.save_strategy == "no" and config.save_every:
         message = f'save_strategy "no" and save_every "{config.save_every}" contradict each other'
@@ -128,11 +130,15 @@ def _of_saving(config: TrainingConfig) -> Iterator[Clash]:
     asks = "load_best_model_at_end" if config.load_best_model_at_end else "early_stopping_patience"
     if not (config.load_best_model_at_end or config.early_stopping_patience):
         return
-    if config.eval_strategy == "no":
+    by_loss = config.metric_for_best_model != EXECUTION_ACCURACY
+    if not by_loss and not evaluation.every_steps:
+        message = f"{EXECUTION_ACCURACY} without evaluation.every_steps: no cases are answered"
+        yield "metric_for_best_model", message, 'write "evaluation": {"every_steps": 50} beside "training"'
+    if by_loss and config.eval_strategy == "no":
         message = f'"no" leaves {asks} nothing to choose the best model by'
         yield "eval_strategy", message, f'write "steps" or "epoch", or remove {asks}'
-    if config.greater_is_better:
-        message = f"true would choose the worst by metric_for_best_model {EVAL_LOSS}"
+    if config.greater_is_better not in (None, not by_loss):
+        message = f"would choose the worst by metric_for_best_model {EVAL_LOSS if by_loss else EXECUTION_ACCURACY}"
         yield "greater_is_better", message, "leave it out"
 
 

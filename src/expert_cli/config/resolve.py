@@ -132,15 +132,15 @@ def decide(
     config, of_base, data = Settings(merged.values), Settings(base), Settings(loaded.manifest.training.dataset)
     judging = loaded.manifest.evaluation
     evaluation = Settings(judging if isinstance(judging, EvaluationBlock) else EvaluationBlock())
-    if faults := conflicts(merged, of_base, config):
+    if faults := conflicts(merged, of_base, config, evaluation.written):
         raise ManifestError(loaded.path, faults)
-    watching = log_save_eval(config)
+    watching = log_save_eval(config, evaluation)
     device = _device(config, merged, machine)
     place = overrides.output or folder / "weights" / slug(base.name)
     output = folder_of_url("runs", place) if isinstance(place, str) else place.resolve()
     to_train, to_load, stepping = adapter(config, folders), model(of_base, config, folders), optim(config)
-    evaluates, named = watching.eval_strategy != "no", (overrides.dataset, overrides.validation)
-    rows = resolve_sources(loaded, data, root, *named, evaluates=evaluates)
+    named = overrides.dataset, overrides.validation
+    rows = resolve_sources(loaded, data, root, *named, evaluates=watching.validates)
     learning = Settings(loaded.manifest.training.rft or Rft())
     stores = config["pretokenized_cache"] or ""
     store_url = stores if is_url(stores) else ""

@@ -13,7 +13,7 @@ from expert_cli.config.settings import Settings, place_of, read_chat_template
 from expert_cli.manifest.key import GrammarType, Strategy, declared, informational
 from expert_cli.manifest.keys.compute import DeviceName
 from expert_cli.manifest.keys.loader import OVERFLOWS, LoaderConfig, Packing
-from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, LogSaveEvalConfig, seconds_of
+from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, EXECUTION_ACCURACY, LogSaveEvalConfig, seconds_of
 from expert_cli.manifest.keys.optim import OptimConfig
 from expert_cli.manifest.keys.peft import AdapterConfig
 from expert_cli.manifest.keys.rft import Rft, RftConfig
@@ -138,15 +138,24 @@ LEAST_KEPT = 2
 """The newest checkpoint may be damaged by a crash of the machine."""
 
 
-def log_save_eval(config: Config) -> LogSaveEvalConfig:
+def log_save_eval(config: Config, evaluation: Settings[EvaluationBlock]) -> LogSaveEvalConfig:
     """Return when a run logs, evaluates and saves."""
     written = config.written
     wants_best = bool(written.load_best_model_at_end)
-    asks_eval = bool(written.eval_steps or wants_best or written.early_stopping_patience)
+    by_loss = written.metric_for_best_model != EXECUTION_ACCURACY
+    asks_loss = bool(written.eval_steps or (by_loss and (wants_best or written.early_stopping_patience)))
     default: Strategy = "epoch" if wants_best and written.save_strategy == "epoch" else "steps"
-    eval_strategy: Strategy = config.put("eval_strategy", written.eval_strategy or (default if asks_eval else "no"))
+    of_loss: Strategy = written.eval_strategy or (default if asks_loss else "no")
+    every, answers = evaluation.written.every_steps, 0
+    if every:
+        every, answers = evaluation.use("every_steps"), evaluation.use("sample")
+    else:
+        evaluation.leave("evaluation.every_steps is not written", "every_steps", "sample")
+    differs = every and (written.eval_strategy not in (None, "steps") or written.eval_steps not in (None, every))
+    reason = "evaluation.every_steps: the run is evaluated then" if differs else ""
+    eval_strategy: Strategy = config.put("eval_strategy", "steps" if every else of_loss, reason=reason)
     save_strategy, save_every_s = _saving(config, eval_strategy)
-    save_steps, eval_steps = _steps(config, save_strategy, eval_strategy)
+    save_steps, eval_steps = _steps(config, save_strategy, eval_strategy, every, reason)
     # every checkpoint is evaluated, as transformers' `load_best_model_at_end` requires
     if wants_best and save_strategy == "steps" and save_steps % eval_steps:
         save_steps += eval_steps - save_steps % eval_steps
@@ -162,7 +171,9 @@ def log_save_eval(config: Config) -> LogSaveEvalConfig:
         save_total_limit=_limit(config, writes=save_strategy != "no" or save_every_s > 0),
         eval_strategy=eval_strategy,
         eval_steps=eval_steps,
-        **_best(config),
+        validates=of_loss != "no",
+        answers=answers,
+        **_best(config, by_loss=by_loss),
         report_to=config.put("report_to", targets),
     )
 
@@ -185,11 +196,14 @@ def _saving(config: Config, evaluates: Strategy) -> tuple[Strategy, float]:
     return strategy, seconds_of(config.use("save_every"))
 
 
-def _steps(config: Config, save: Strategy, evaluate: Strategy) -> tuple[int, int]:
-    """Return the steps between checkpoints and between evaluations; if one key is missing it takes the other's value."""
+def _steps(config: Config, save: Strategy, evaluate: Strategy, every: int | None, reason: str) -> tuple[int, int]:
+    """Return the steps between checkpoints and between evaluations; if one key is missing it takes the other's value.
+
+    every: evaluation.every_steps; reason: why it replaces what is written.
+    """
     written, default = config.written, declared(TrainingConfig, "save_steps").default
-    save_steps = config.put("save_steps", written.save_steps or written.eval_steps or default)
-    eval_steps = config.put("eval_steps", written.eval_steps or config["save_steps"])
+    save_steps = config.put("save_steps", written.save_steps or every or written.eval_steps or default)
+    eval_steps = config.put("eval_steps", every or written.eval_steps or config["save_steps"], reason=reason)
     if save != "steps":
         config.leave(f'the strategy is "{save}"', "save_steps")
     if evaluate != "steps":
@@ -220,14 +234,16 @@ def _limit(config: Config, *, writes: bool) -> int | None:
     return limit
 
 
-def _best(config: Config) -> dict[str, Any]:
+def _best(config: Config, *, by_loss: bool) -> dict[str, Any]:
     """Return what the best step is chosen by, and settings that depend on it."""
     loads, patience = config.use("load_best_model_at_end"), config.written.early_stopping_patience or 0
-    config.put("metric_for_best_model", EVAL_LOSS)
-    config.put("greater_is_better", False)
+    config.put("metric_for_best_model", EVAL_LOSS if by_loss else EXECUTION_ACCURACY)
+    config.put("greater_is_better", not by_loss)
     if not (loads or patience):
         config.leave("nothing asks for the best model", "metric_for_best_model", "greater_is_better")
-    return {"load_best_model_at_end": loads, "early_stopping_patience": config.put("early_stopping_patience", patience)}
+    patience = config.put("early_stopping_patience", patience)
+    metric = EVAL_LOSS if by_loss else f"eval_{EXECUTION_ACCURACY}"
+    return {"metric": metric, "load_best_model_at_end": loads, "early_stopping_patience": patience}
 
 
 METHOD = "rft"

@@ -81,7 +81,9 @@ def choose_columns(names: Sequence[str], mapping: ColumnMapping, where: str) -> 
     """Choose the columns among `names`. where: the rows that have them. Raises InputError if the choice is not clear."""
     named = {role: find_column(column, names) or column for role, column in mapping.columns().items()}
     if len(names) == 1 and names[0] not in named.values() and (mark := re.search("[;\t|]", names[0])):
-        told = f"one column, {shortened(json.dumps(names[0]))}: its values seem to be separated by {json.dumps(mark[0])}"
+        told = (
+            f"one column, {shortened(json.dumps(names[0]))}: its values seem to be separated by {json.dumps(mark[0])}"
+        )
         raise InputError(f"{where}: {told}", "Save it with commas, or with tabs as .tsv.")
     for columns, what in () if named else _OTHER_TASKS.items():
         if all(find_column(name, names) for name in columns.split()):

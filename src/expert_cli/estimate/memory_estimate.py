@@ -90,7 +90,7 @@ def work_of(run: RunConfig, store: TokenStore) -> Workload:
         begun = orders_of(run, data)(epochs)[: rest * schedule.packs_per_step]
         tokens += int(data.plan(epochs).lengths[begun].sum())
     stats = store.stats["train"]
-    held_out = store.stats.get("validation", {}).get("tokens", 0) if run.watch.eval_strategy != "no" else 0
+    held_out = store.stats.get("validation", {}).get("tokens", 0) if run.watch.validates else 0
     evaluations = epochs if run.watch.eval_strategy == "epoch" else schedule.steps // run.watch.eval_steps
     return Workload(schedule, data, tokens, stats["trained_tokens"] / max(1, stats["tokens"]), held_out * evaluations)
 

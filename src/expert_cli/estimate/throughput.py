@@ -101,6 +101,6 @@ def probe_overrides(run: RunConfig, overrides: Overrides) -> Overrides:
     """Return the settings of the probe: the same run, one micro-step a step, without evaluations."""
     sizes = {"batch_size": run.optim.batch_size, "gradient_accumulation_steps": 1}
     settings = [*QUIET_SETTINGS, *(f"training.config.{key}={value}" for key, value in sizes.items())]
-    if run.watch.eval_strategy != "no":  # otherwise the store would have other rows
+    if run.watch.validates:  # otherwise the store would have other rows
         settings += ["training.config.eval_strategy=steps", f"training.config.eval_steps={_NEVER}"]
     return with_settings(replace(overrides, device=run.compute.device, max_steps=STEPS), *settings)

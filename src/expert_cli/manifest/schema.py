@@ -178,8 +178,12 @@ class Training(Loose):
 
 
 class EvaluationBlock(Loose):
-    """`evaluation`: how a run is judged at its end; other keys are information, such as earlier results."""
+    """`evaluation`: how a run is judged while it trains and at its end; other keys are information, such as earlier results."""
 
+    every_steps: Positive | None = key(None, "an evaluation every {} steps, in which cases are answered")
+    """Steps between two evaluations in which the expert answers cases, which are judged; one more follows the last step."""
+    sample: Positive | None = key(24, "{} cases are answered in each", why="few enough that training hardly waits")
+    """Number of cases of `tests/cases.jsonl` answered in each of these evaluations, spread over the file."""
     sample_answers: NotNegative | None = key(
         3,
         "train answers {} prompts before and after training",

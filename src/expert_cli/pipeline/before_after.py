@@ -1,4 +1,4 @@
-"""Answers to held-out cases before and after training, which a run shows beside its losses."""
+"""Answers to held-out cases before, during and after training, which a run shows beside its losses."""
 
 from __future__ import annotations
 
@@ -45,6 +45,28 @@ def ask(model: Any, cases: Cases, renderer: PromptRenderer, plan: Plan, report: 
     report.info(f"answering {plural(len(cases), 'prompt')}")
     settings = generation_config(decoding_of(plan.loaded.manifest), NEW_TOKENS, len(cases))
     return write_answers(model, renderer, Answering("", cases, settings, NullReporter())).answers
+
+
+def cases_while_training(plan: Plan, report: Reporter, options: RunOptions) -> list[EvalCase]:
+    """Return the cases of `evaluation.every_steps`. Raises InputError, EnvironmentProblem if they cannot be judged here."""
+    from expert_cli.evaluation.evaluate import cases_of, check_gradable
+
+    cases = cases_of(plan, None, plan.run.watch.answers) if plan.run.watch.answers else []
+    check_gradable(cases, report, options.permissions)
+    return cases
+
+
+def accuracy(
+    model: Any, renderer: PromptRenderer, plan: Plan, report: Reporter, options: RunOptions, cases: Cases
+) -> float:
+    """Let the model as it is answer cases, and return the share that is right."""
+    from expert_cli.evaluation.evaluate import Answering, write_answers
+
+    settings = generation_config(decoding_of(plan.loaded.manifest), device=plan.run.compute.device)
+    answering = Answering("", cases, settings, NullReporter())
+    share = write_answers(model, renderer, answering, options.permissions).share
+    report.info("answers   {correct} of {cases} are right".format(**share))
+    return float(share["accuracy"])
 
 
 def samples(cases: Cases, before: Answers, after: Answers) -> list[dict[str, Any]]:

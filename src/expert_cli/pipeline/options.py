@@ -94,7 +94,7 @@ QUIET_SETTINGS = (
     *("training.config.method=sft", "training.config.logging_steps=1", "training.config.report_to=none"),
     *("training.config.save_strategy=no", "training.config.save_every=null", "training.config.eval_strategy=no"),
     *("training.config.load_best_model_at_end=false", "training.config.early_stopping_patience=null"),
-    "evaluation.sample_answers=0",
+    *("evaluation.every_steps=null", "evaluation.sample_answers=0"),
 )
 """Every step is logged, and only steps are timed: one training, without rounds."""
 _ERRORS = {error.exit_code: error for error in (InputError, EnvironmentProblem, TrainingFailed, IntegrityError)}

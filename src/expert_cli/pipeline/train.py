@@ -42,7 +42,7 @@ from expert_cli.model.kernels.kernel_plan import (
 )
 from expert_cli.model.layers import compile_layers, enable_activation_checkpointing
 from expert_cli.model.loading.quantize import autocast_of
-from expert_cli.pipeline.before_after import ask, choose, samples
+from expert_cli.pipeline.before_after import accuracy, ask, cases_while_training, choose, samples
 from expert_cli.pipeline.forgetting import TEXTS, measure, missed, neutral_texts
 from expert_cli.pipeline.options import RunOptions
 from expert_cli.pipeline.pretokenize import describe, store_for
@@ -145,7 +145,9 @@ def _train(work: Work) -> RunResult:
         origin = str(resumed.path) if resumed else ""
         write_run_json(work, inputs, checkpoints.identity, resumed_from=origin, more=more)
     cases = choose(plan, report, options) if job.is_main_process else []
+    asked = cases_while_training(plan, report, options) if job.is_main_process else []
     before = ask(model, cases, renderer, plan, report)
+    data = replace(data, accuracy=partial(accuracy, model, renderer, plan, report, options, asked))
     barrier()
     set_seed(run.seed)
     with StopRequest(run.output, report) as stop:  # until all is written: what is trained is kept

@@ -50,7 +50,7 @@ def training_data(store: TokenStore, inputs: DataInputs, run: RunConfig, report:
     if documents is None:
         raise InputError(f"the token store {store.place} has no training rows", "check training.dataset")
     train_set = _packs(store, "train", documents, run, report)
-    held_out = store.split("validation") if run.watch.eval_strategy != "no" else None
+    held_out = store.split("validation") if run.watch.validates else None
     validation = None if held_out is None else _packs(store, "validation", held_out, run, report)
     data = TrainingData(train_set, validation, inputs.tokenizer.pad_id)
     require_positions(run, inputs.source.folder, data.longest)

@@ -15,7 +15,7 @@ import torch
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from expert_cli.data.packing.random_fit import mixed
-from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, LogSaveEvalConfig
+from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, EXECUTION_ACCURACY, LogSaveEvalConfig
 from expert_cli.model.flops import Flops
 from expert_cli.training.health import TrainingState
 from expert_cli.training.step_timer import StepTimer
@@ -26,7 +26,8 @@ from expert_cli.utils.reporter import Bar
 MB = 2**20
 FIRST_CHECKPOINT_S = 60.0
 """A run that saves has its first checkpoint after at most so many seconds: a crash in its first minutes loses little."""
-LOGGED = ("loss", "grad_norm", "learning_rate", EVAL_LOSS, "epoch")
+EVALUATED = {EVAL_LOSS, f"eval_{EXECUTION_ACCURACY}"}
+LOGGED = ("loss", "grad_norm", "learning_rate", *sorted(EVALUATED), "epoch")
 
 
 class StepCallback(TrainerCallback):
@@ -40,7 +41,7 @@ class StepCallback(TrainerCallback):
         self.writes = watch.save_strategy != "no" or watch.save_every_s > 0
         self.every_s, self._since = watch.save_every_s, time.monotonic()
         self._wait_s = min(FIRST_CHECKPOINT_S, self.every_s or FIRST_CHECKPOINT_S) if self.writes else 0.0
-        self.steps_per_epoch = steps_per_epoch
+        self.steps_per_epoch, self.answers = steps_per_epoch, watch.answers > 0
         self.stop_asked = stop_asked
         self.stopped = False
         self._saved = -1
@@ -62,6 +63,7 @@ class StepCallback(TrainerCallback):
         """Decide what is due after this step."""
         last = state.global_step == state.max_steps
         control.should_log |= last
+        control.should_evaluate |= last and self.answers
         if state.global_step % self.steps_per_epoch and not last:
             self._save_or_stop(control)
 
@@ -187,7 +189,7 @@ class MetricsCallback(TrainerCallback):
             logs |= {name: value for name, value in self._measured.items() if isinstance(value, int | float)}
             logged |= self._measured
             self.bar.update(state.global_step, self._note(self._measured["memory_mb"]))
-        if {"loss", EVAL_LOSS} & set(logged) and state.is_world_process_zero:
+        if {"loss", *EVALUATED} & set(logged) and state.is_world_process_zero:
             line = {"step": state.global_step, "time": round(time.time(), 3)}
             line |= {"seconds": round(self.progress.seconds, 3)}
             append_text(self.metrics, json.dumps(line | logged) + "\n")

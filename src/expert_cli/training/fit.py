@@ -124,11 +124,12 @@ def _trainer(
         model=CausalLoss(model, full_logits=kernels.full_logits, autocast=autocast_of(run.compute.dtype)),
         args=arguments,
         train_dataset=data.train,
-        eval_dataset=data.validation,
+        eval_dataset=data.validation or (),  # None with an eval_strategy would be refused
         data_collator=Collator(data.pad_id, kernels.layout),
         shape_of=shape_of,
         graphs=CudaGraphs() if capturing else None,
         checkpoints=checkpoints,
+        accuracy=data.accuracy,
     )
     trainer.remove_callback(PrinterCallback)
     if run.watch.early_stopping_patience:
@@ -188,7 +189,7 @@ def _stop_reason(trainer: ExpertTrainer) -> str:
     if state.global_step == steps:
         return f"all {steps} steps of the schedule are done"
     if trainer.stopped_early:
-        best = f"{EVAL_LOSS} was best at step {state.best_global_step} ({state.best_metric:.4g})"
+        best = f"{watch.metric} was best at step {state.best_global_step} ({state.best_metric:.4g})"
         patience = f"early_stopping_patience is {watch.early_stopping_patience}"
         return f"early stopping after step {state.global_step} of {steps}: {best}, and {patience}"
     return f"a callback stopped training after step {state.global_step} of {steps}"

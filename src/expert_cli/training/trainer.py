@@ -23,7 +23,7 @@ from expert_cli.data.packing.batches import Batch, Collator, FixedShape, PackedB
 from expert_cli.data.packing.packed_dataset import PackedDataset
 from expert_cli.errors import InputError, TrainingFailed
 from expert_cli.hardware.devices import device_of, is_out_of_memory
-from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, LogSaveEvalConfig
+from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, EXECUTION_ACCURACY, LogSaveEvalConfig
 from expert_cli.manifest.keys.optim import OptimConfig
 from expert_cli.model.flat_parameters import FlatParameters
 from expert_cli.model.kernels.lora import refresh_norms
@@ -32,7 +32,7 @@ from expert_cli.runs.signals import leave_signals
 from expert_cli.training.captured_step import CapturedAdamW, CapturedStep, Recorded
 from expert_cli.training.health import TrainingHealth, TrainingState
 from expert_cli.training.step_timer import StepTimer
-from expert_cli.utils.distributed import all_reduce_sum
+from expert_cli.utils.distributed import all_reduce_sum, broadcast_rank0
 from expert_cli.utils.text import first_line
 
 
@@ -58,17 +58,19 @@ class ExpertTrainer(Trainer):
         checkpoints: Any = None,
         shape_of: Callable[[Schedule], FixedShape | None] = lambda _: None,
         graphs: Any = None,
+        accuracy: Callable[[], float] = lambda: 0.0,
         **kwargs: Any,
     ) -> None:
         """Take what the Trainer's own arguments do not cover; kwargs are the Trainer's.
 
         batches: yields the packs of every micro-step of an epoch. checkpoints: writes and reads them
         (`checkpoint.Checkpoints`). shape_of: returns what micro-batches are padded to; None: nothing. graphs: records the step
-        (captured_step.py); None: all steps are eager.
+        (captured_step.py); None: all steps are eager. accuracy: lets the model answer cases, and returns the share that is
+        right.
         """
         super().__init__(**kwargs)
         self.optim_config, self.watch, self.batches = optim_config, watch, batches
-        self.checkpoints, self._shape_of = checkpoints, shape_of
+        self.checkpoints, self._shape_of, self._accuracy = checkpoints, shape_of, accuracy
         self.progress = TrainingState()
         self.timer = StepTimer(device_of(self.args.device))
         self.flat = FlatParameters(self.model.named_parameters())
@@ -279,13 +281,17 @@ class ExpertTrainer(Trainer):
     # evaluation
 
     def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
-        """Return and log the loss per trained token of the validation packs."""
+        """Return and log the loss per trained token of the validation packs, and the share of cases answered right."""
         self.health.flush()
+        metrics: dict[str, float] = {}
         with self.timer.phase("eval"):
-            self.model.eval()
-            loss, tokens = self._loss_and_tokens(self.eval_dataset).tolist()
-            self.model.train()
-        metrics = {EVAL_LOSS: loss / max(tokens, 1.0)}
+            if self.eval_dataset:
+                self.model.eval()
+                loss, tokens = self._loss_and_tokens(self.eval_dataset).tolist()
+                self.model.train()
+                metrics[EVAL_LOSS] = loss / max(tokens, 1.0)
+            if self.watch.answers:
+                metrics[f"eval_{EXECUTION_ACCURACY}"] = broadcast_rank0(self._accuracy)
         self.log(metrics)
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         return metrics

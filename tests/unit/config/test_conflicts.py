@@ -15,6 +15,7 @@ from tests import manifests
 from tests.machines import CPU
 
 BEST = {"load_best_model_at_end": True}
+BEST_ANSWERS = {**BEST, "metric_for_best_model": "execution_accuracy"}
 RFT = {"config": {"method": "rft"}}
 PROMPTS = {"prompts": "p.jsonl"}
 
@@ -25,12 +26,16 @@ REFUSED: list[tuple[str, str, dict[str, Any]]] = [
     ("config.lr_scheduler_kwargs", "num_cycles",
      {"config": {"lr_scheduler": "linear", "lr_scheduler_kwargs": {"num_cycles": 3}}}),
     ("config.eval_strategy", '"no" leaves load_best_model_at_end', {"config": {**BEST, "eval_strategy": "no"}}),
-    ("config.greater_is_better", "true would choose the worst by metric_for_best_model eval_loss",
+    ("config.greater_is_better", "would choose the worst by metric_for_best_model eval_loss",
      {"config": {**BEST, "greater_is_better": True}}),
+    ("config.greater_is_better", "would choose the worst by metric_for_best_model execution_accuracy",
+     {"config": {**BEST_ANSWERS, "greater_is_better": False}, "evaluation": {"every_steps": 5}}),
+    ("config.metric_for_best_model", "execution_accuracy without evaluation.every_steps", {"config": BEST_ANSWERS}),
     ("config.chat_template_path", "missing.jinja cannot be read", {"config": {"chat_template_path": "missing.jinja"}}),
     ("config.chat_template_path", "does not go with prompt_template alpaca",
      {"config": {"chat_template_path": "manifest.json"}, "base": {"prompt_template": "alpaca"}}),  # any file
     ("config.fsdp", "quantization int8", {"config": {"fsdp": True}, "base": {"quantization": "int8"}}),
+    ("config.fsdp", "with evaluation.every_steps", {"config": {"fsdp": True}, "evaluation": {"every_steps": 5}}),
     ("config.fsdp", "does not go with method rft", {"config": {"fsdp": True, "method": "rft"}, "rft": PROMPTS}),
     ("dataset.type", "tasks", {"dataset": {"type": "single", "tasks": {"a": {"train": "a.jsonl"}}}}),
     ("dataset.text_field", "field_mapping.text", {"dataset": {"text_field": "a", "field_mapping": {"text": "b"}}}),

@@ -120,7 +120,7 @@ def decides(path: Path_) -> bool:
     return path[0] in ("base_models", "base_model", "evaluation") and "adapters" not in path
 
 
-ANSWERS = {"sample_answers": 1}
+ANSWERS = {"sample_answers": 1, "every_steps": 4, "sample": 3}
 BEST: dict[str, Any] = {"load_best_model_at_end": True, "early_stopping_patience": 2, "save_total_limit": 2}
 NOT_ASKED: dict[str, Any] = {
     "metric_for_best_model": "eval_loss",
@@ -152,9 +152,9 @@ ROUNDS: dict[str, Any] = {
 CONTEXTS: dict[str, Change] = {
     "nothing more": config(),
     "steps decide": config(epochs=2, max_steps=9, warmup_steps=3, warmup_ratio=0.1, save_strategy="no"),
-    "answers decide": config(ANSWERS),
-    "losses decide": config(**BEST, eval_strategy="epoch", eval_steps=3, save_strategy="steps"),
-    "nothing asks for them": config(**NOT_ASKED),
+    "answers decide": config(ANSWERS, **BEST, metric_for_best_model="execution_accuracy", greater_is_better=True),
+    "losses decide": config(ANSWERS, **BEST, eval_strategy="epoch", eval_steps=3, save_strategy="steps"),
+    "nothing asks for them": config({"sample": 5}, **NOT_ASKED),
     "unpacked": config(packing=False, group_by_length=True, overflow="drop", dataloader_num_workers=2),
     "concatenated": config(packing="concat", overflow="split", dataloader_prefetch_factor=3, torch_compile=True),
     "attention": config(flash_attention_2=True, use_sdpa=False, memory_efficient_attention=True, use_tf32=True),

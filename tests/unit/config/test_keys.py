@@ -46,6 +46,8 @@ def decoding(key: str, status: str, words: str, **written: Any) -> Told:
 
 ATTENTION_ONLY = {"activation_checkpointing": "attention_only"}
 BEST = {"load_best_model_at_end": True}
+BEST_ANSWERS = {**BEST, "metric_for_best_model": "execution_accuracy"}
+EVERY_4 = {"evaluation": {"every_steps": 4}}
 GRAPHS: dict[str, Any] = {"use_cuda_graphs": True, "cuda_graph_warmup_steps": 100}
 RECOMPUTED = {"gradient_checkpointing": True, "dropout": 0.1}
 COMPILED = {"torch_compile": True}
@@ -94,6 +96,10 @@ CASES = [
            {**BEST, "save_steps": 50, "eval_steps": 30}, saved("steps", 60)),
     config("save_strategy", "applied", '"no", and one after', {**BEST, "save_strategy": "no", "eval_steps": 30},
            saved("no", 500)),
+    config("eval_strategy", "adjusted", "evaluation.every_steps: the run is evaluated then", {"eval_strategy": "epoch"},
+           {"watch.eval_strategy": "steps", "watch.eval_steps": 4, "watch.validates": True}, **EVERY_4),
+    config("metric_for_best_model", "applied", "by execution_accuracy", BEST_ANSWERS,
+           {"watch.validates": False, "watch.answers": 24, **saved("steps", 4)}, **EVERY_4),
     dataset("tasks.sql.test", "not_used", "untouched", SQL_TASK),
     repeated(True, "row", "stand twice are left out"),
     repeated("answer", "answer", "answer stood before are left out"),

@@ -136,11 +136,12 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
 
 @dataclass(frozen=True)
 class TrainingData:
-    """Packs for training and for validation, and the padding id."""
+    """Packs for training and validation, and the padding id. accuracy: lets the model answer cases; the share that is right."""
 
     train: PackedDataset
     validation: PackedDataset | None
     pad_id: int
+    accuracy: Callable[[], float] = lambda: 0.0
 
     @property
     def longest(self) -> int:

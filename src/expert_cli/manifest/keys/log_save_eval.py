@@ -9,7 +9,7 @@ from pydantic import Field
 
 from expert_cli.manifest.key import TIME, Positive, Strategy, Strict, key
 
-EVAL_LOSS = "eval_loss"
+EVAL_LOSS, EXECUTION_ACCURACY = "eval_loss", "execution_accuracy"
 
 # fmt: off
 ReportTo = Literal["azure_ml", "clearml", "codecarbon", "comet_ml", "dagshub", "dvclive", "flyte", "kubeflow", "mlflow",
@@ -54,12 +54,12 @@ class LogSaveEvalKeys(Strict):
         why="a schedule that ends near 0 ends with the best step, but where rows are learned by heart",
     )
     """Keep the best step by `metric_for_best_model`, saved when it is evaluated, instead of the last one."""
-    metric_for_best_model: Literal["eval_loss", "loss"] | None = key(
+    metric_for_best_model: Literal["eval_loss", "loss", "execution_accuracy"] | None = key(
         EVAL_LOSS, "the best model is chosen by {}", why="rows have it"
     )
-    """What "best" means: the loss on the validation rows."""
+    """What "best" means: the loss on the validation rows, or with `evaluation.every_steps` the share of right answers."""
     greater_is_better: bool | None = key(None, "larger is better", off="smaller is better")
-    """Whether a larger metric is better: false, the default."""
+    """Whether a larger metric is better: true for execution_accuracy, else false."""
     early_stopping_patience: Positive | None = key(None, "it stops after {} evaluations in a row that are no better")
     """Stop after this many evaluations without a better one."""
     report_to: Literal["none"] | ReportTo | list[ReportTo] | None = key(
@@ -72,7 +72,8 @@ class LogSaveEvalKeys(Strict):
 class LogSaveEvalConfig:
     """What is logged, saved and evaluated, and when. `save_total_limit` None keeps every checkpoint.
 
-    save_every_s > 0: checkpoints by time, whatever `save_strategy` is.
+    save_every_s > 0: checkpoints by time, whatever `save_strategy` is. validates: an evaluation computes the loss on the
+    validation rows. answers: the number of cases answered in it. metric: chooses the best step, as the Trainer logs it.
     """
 
     logging_steps: int
@@ -82,6 +83,9 @@ class LogSaveEvalConfig:
     save_total_limit: int | None
     eval_strategy: Strategy
     eval_steps: int
+    validates: bool
+    answers: int
+    metric: str
     load_best_model_at_end: bool
     early_stopping_patience: int
     report_to: tuple[str, ...]
