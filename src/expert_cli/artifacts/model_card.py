@@ -24,6 +24,7 @@ from expert_cli.utils.text import short_place
 
 PROMPT = "Hello"
 """The prompt in the card's examples if there is no better one."""
+_ABSOLUTE = re.compile(r"(?:[A-Za-z]:)?[/\\]")
 _SHOWN, _FOR_ROUTERS = ("description", "license", "tags"), ("routing", "constraints", "perf")
 """Manifest keys that have another place in the card; keys that other programs read from it."""
 
@@ -39,11 +40,19 @@ def model_card(plan: Plan, done: Mapping[str, Any] | None, base: str) -> str:
     data = ModelCardData(**json.loads(redact(json.dumps(front))))  # later, *** would be invalid YAML
     rows = [row for row in plan.effects if row.reason == CARD.reason or row.key.startswith(_FOR_ROUTERS)]
     told = {row.key: row.value for row in rows if row.value and not row.key.startswith(_SHOWN)}
-    absolute, files = r'"(?:[A-Za-z]:)?[/\\][^"]+"', ", ".join(short_place(spec.path) for spec in run.data.train)
-    text = json.dumps(told, indent=2, ensure_ascii=False)
-    document = re.sub(absolute, lambda path: json.dumps(short_place(json.loads(path[0]))), text)
+    files = ", ".join(short_place(spec.path) for spec in run.data.train)
+    document = json.dumps(_without_paths(told), indent=2, ensure_ascii=False)
     values = {"data": data.to_yaml(), "manifest": manifest, "document": document if told else "", "done": done}
     return _rendered("card.md.j2", **values, run=run, base=base, files=files)
+
+
+def _without_paths(value: Any) -> Any:
+    """Return a JSON value with absolute paths shortened."""
+    if isinstance(value, dict):
+        return {name: _without_paths(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [*map(_without_paths, value)]
+    return short_place(value) if isinstance(value, str) and _ABSOLUTE.match(value) else value
 
 
 def put_usage(card: Path, told: dict[str, Any], generation: Any, prompt: str, **values: Any) -> None:

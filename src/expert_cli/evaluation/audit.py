@@ -250,9 +250,8 @@ def prompt_in_answer(question: str, answer: str) -> str:
 
 def _check_lengths(audit: Audit) -> None:
     """Find answers of `max_seq_length` tokens or more; shorter ones in bytes are not encoded."""
-    from tokenizers import Tokenizer
-
     from expert_cli.model.loading.base_model import fetch_model, places_of  # base_model imports torch where it loads
+    from expert_cli.model.tokenizer import load_tokenizer
 
     run, limit = audit.plan.run, audit.plan.run.data.max_seq_length
     answers = (row for row in audit.rows if row.messages)
@@ -266,7 +265,9 @@ def _check_lengths(audit: Audit) -> None:
         told = f"{len(long):,} long answers: the tokenizer of {run.model.name} is not on this machine"
         audit.not_checked["too_long"] = f"{told} (--base-model NAME: another)"
         return
-    tokenizer = Tokenizer.from_file(str(base.folder / "tokenizer.json"))
+    tokenizer = load_tokenizer(base.folder).backend
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
     encoded = tokenizer.encode_batch([row.answer for row in long], add_special_tokens=False)
     for row, tokens in zip(long, map(len, encoded), strict=True):
         if tokens >= limit:

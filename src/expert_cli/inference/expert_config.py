@@ -119,18 +119,13 @@ def json_separators(answers: Iterable[str]) -> tuple[str, str]:
 
 def read_decoding(file: Path) -> GenerationConfig:
     """Return the decoding of an expert.json with the generation_config.json beside it. Raises InputError."""
-
-    def read(path: Path) -> Any:
-        return json.loads(
-            path.read_bytes(), object_hook=lambda one: {key: one[key] for key in one if one[key] is not None}
-        )
-
     beside = file.with_name(GENERATION_CONFIG)
     try:
-        told = read(file)["decoding"]
-        told = {**read(beside), "grammar": told.get("grammar")} if beside.is_file() else told
+        told = json.loads(file.read_bytes())["decoding"]
+        told = {**json.loads(beside.read_bytes()), "grammar": told.get("grammar")} if beside.is_file() else told
+        told = {name: value for name, value in told.items() if value is not None}
         return TypeAdapter(GenerationConfig).validate_json(json.dumps(told), strict=True)
-    except (OSError, ValueError, KeyError, TypeError) as error:  # pydantic's is a ValueError
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:  # pydantic's is a ValueError
         told = f"{file}, {beside.name}: {shortened(' '.join(str(error).split()), 200)}"
         raise InputError(told, "take both files away: the manifest says how the expert is asked, too") from error
 

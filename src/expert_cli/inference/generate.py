@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from threading import Event
 from typing import Any, NamedTuple
 
@@ -22,8 +22,6 @@ from expert_cli.inference.prompts import PromptRenderer
 
 BEAMS = 4
 """Beams for a second attempt at a query that does not compile, if the expert sets none."""
-COMPILED_FROM = 512
-"""From so many answers on, the model is compiled on a GPU: compiling takes as long as some hundred answers."""
 BLOCK, TIMES = 8, 4
 """The shortest block of tokens that counts as a loop, and how often it must repeat in a row."""
 
@@ -63,17 +61,22 @@ def batches(
     """
     order = sorted(range(len(requests)), key=lambda n: -len(requests[n].prompt))
     rows = settings.num_beams * max((one.count for one in requests), default=1)
-    size, compiled = max(1, settings.batch_size // rows), len(requests) * rows >= COMPILED_FROM
+    size, most = max(1, settings.batch_size // rows), max(1, settings.batch_size // settings.num_beams)
     is_greedy = not settings.temperature and settings.num_beams == 1
     with generating(model):
         for start in range(0, len(order), size):
             numbers = order[start : start + size]
-            batch = _batch(model, [requests[n] for n in numbers], settings, renderer, compiled=compiled)
-            made = dict(zip(numbers, batch, strict=True))
+            asked = [requests[n] for n in numbers]
+            parts = [  # several if one request asks for more answers than a batch has
+                [replace(one, seed=one.seed + at, count=min(most, one.count - at)) for one in asked]
+                for at in range(0, asked[0].count, most)
+            ]
+            written = zip(*(_batch(model, some, settings, renderer) for some in parts), strict=True)
+            made = {n: [*chain(*some)] for n, some in zip(numbers, written, strict=True)}
             refused = [n for n in numbers if is_greedy and _is_refused(requests[n], made[n][0], renderer)]
             if refused:  # a beam that never ends is not followed beyond the length of good answers
                 sound = (2 * len(one.ids) for n, (one,) in made.items() if n not in refused)
-                longest = min(settings.max_new_tokens, max(sound, default=settings.max_new_tokens))
+                longest = min(settings.max_new_tokens, max(sound, default=0) or settings.max_new_tokens)
                 beams = replace(settings, num_beams=BEAMS, max_new_tokens=longest)
                 others = generate(model, [requests[n] for n in refused], beams, renderer)
                 pairs = zip(refused, others, strict=True)
@@ -91,7 +94,6 @@ def _batch(
     settings: GenerationConfig,
     renderer: PromptRenderer,
     *,
-    compiled: bool = False,
     streamer: TextIteratorStreamer | None = None,
     left: Event | None = None,
 ) -> list[list[Completion]]:
@@ -103,10 +105,9 @@ def _batch(
     # all beams are returned: the most likely one may not compile
     returned = beams if beams > 1 else requests[0].count
     shape = {"max_new_tokens": settings.max_new_tokens, "num_beams": beams, "num_return_sequences": returned}
-    cache = {"cache_implementation": "static" if on_gpu else None, "disable_compile": not (on_gpu and compiled)}
     drawn: dict[str, Any] = {"top_k": 0, **settings.sampling()} if settings.temperature else {}
     tokens = {"eos_token_id": ends, "pad_token_id": renderer.pad_id}
-    how = ModelGenerationConfig(**tokens, **shape, **cache, **drawn, do_sample=bool(drawn))
+    how = ModelGenerationConfig(**tokens, **shape, **drawn, disable_compile=True, do_sample=bool(drawn))
     stops, tail = settings.stops, 16 + max((len(stop.encode()) for stop in settings.stops), default=0)
 
     def ended(input_ids: torch.Tensor, _: Any, **__: Any) -> torch.Tensor:
@@ -138,7 +139,9 @@ def _batch(
             raise
         count = len(requests) * returned
         told = f"{count} answers at once do not fit into the GPU's memory"
-        raise EnvironmentProblem(told, f"--batch-size {max(1, count // 2)} would fit") from error
+        raise EnvironmentProblem(
+            told, f"use --batch-size {max(1, count // 2)}, or a shorter --max-new-tokens"
+        ) from error
     rows = iter([_completion(row, settings, renderer) for row in written[:, width:].tolist()])
     answers = [[*islice(rows, returned)] for _ in requests]
     for n, some in enumerate(answers if beams > 1 else ()):  # skip unused beams

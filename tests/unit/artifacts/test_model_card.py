@@ -24,6 +24,7 @@ def test_every_key_that_is_carried_to_the_card_stands_there(tmp_path: Path) -> N
         "capabilities": ["say:yes"],
         "repository": {"url": "https://example.org/yes"},
         "color": "green",
+        "limits": ['says "yes"\nor no', 'not "/help"'],
     }
     manifest["training"] |= {"trained_on": "/home/ada/laptop"}
     manifest["training"]["dataset"]["sources"] = [{"name": "rows", "rows": 40}]
@@ -34,6 +35,7 @@ def test_every_key_that_is_carried_to_the_card_stands_there(tmp_path: Path) -> N
     assert carried["capabilities"] == ["say:yes"]
     assert carried["repository.url"] == "https://example.org/yes"
     assert carried["color"] == "green"
+    assert carried["limits"] == manifest["limits"]
     assert carried["training.trained_on"] == "ada/laptop"
     assert carried["training.dataset.sources"] == [{"name": "rows", "rows": 40}]
     assert "Says yes." in card

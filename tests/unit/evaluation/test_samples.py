@@ -48,7 +48,7 @@ def voted(folder: Path, drawn: Sequence[str], **case: Any) -> GradedAnswer:
     return found
 
 
-FEW = "SELECT id, stock FROM items WHERE id = 1"
+FEW, FLIPPED = "SELECT id, stock FROM items WHERE id = 1", "SELECT stock, id FROM items WHERE id = 1"
 QUERIES: dict[str, tuple[list[str], str, dict[str, Any], int | None]] = {
     "the first of two results with as many votes": (
         [NAMES, "SELECT id FROM items", "SELECT I.name AS n FROM items AS I ORDER BY 1", "SELECT id + 0 FROM items"],
@@ -61,6 +61,7 @@ QUERIES: dict[str, tuple[list[str], str, dict[str, Any], int | None]] = {
     "no rows alone": (["SELECT nothing", "SELECT 2 WHERE 0", "SELECT 3 WHERE 0"], "SELECT 3", {}, 1),
     "order counts where the case asks for one": ([f"{BY} {key}" for key in ("name", "id", "price")], f"{BY} id", {}, 1),
     "strict: columns in order": ([FEW, *ALL], ALL[0], {}, 0),
+    "spider: columns in any order": (["SELECT 9", "SELECT 9", FEW, FLIPPED, f"{FLIPPED} LIMIT 9"], FEW, {"rule": "spider"}, 2),
     "strict: a row twice is another": (["SELECT id FROM items", STOCK, "SELECT DISTINCT stock FROM items"], STOCK, {}, 0),
     "noise in a float": (["SELECT 1", "SELECT 0.1 + 0.2", "SELECT 0.3"], "SELECT 0.3", {}, 1),
     "large whole numbers count to the last digit": (
@@ -89,6 +90,9 @@ TEXTS: dict[str, tuple[dict[str, Any], list[str], int]] = {
     "json: what breaks the schema has no vote": (JSON | {"schema": {"type": "array"}, "expected": [1]}, ["{}", "{}", "[1]"], 2),
     "choice: labels, and nothing else": (LABELS, ["cow", "cow", "dog", "Cat.", "cat"], 3),
     "number": ({"verifier": "number", "expected": 2, "unit": "km"}, ["2 m", "2 m", "2", "2.0 km", "2.00"], 2),
+    "the letter case, where it does not count": (
+        {"verifier": "exact", "expected": "Paris", "ignore_case": True}, ["Rome", "Rome", "Paris", "PARIS", "paris"], 2,
+    ),
     "text without spacing": ({"verifier": "contains_all", "expected": ["a"]}, ["b", "b c", " b\n c"], 1),
     "python: programs without comments and spacing": (
         PYTHON, ["def f(): return 1", "def f():\n    # two\n    return 2", "def f():  return 2", "def f(", "def f("], 1,

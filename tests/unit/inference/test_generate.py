@@ -138,7 +138,9 @@ def test_too_little_memory_is_told_with_a_batch_that_fits(llama: Any) -> None:
         requests = [Request(prompt) for prompt in PROMPTS]
         with pytest.raises(EnvironmentProblem, match=r"^8 answers at once do not fit into the GPU's memory$") as caught:
             complete(llama, requests, 8)
-        assert caught.value.hint == "--batch-size 4 would fit"
+        assert caught.value.hint == "use --batch-size 4, or a shorter --max-new-tokens"
+        (drawn,) = complete(llama, [Request(PROMPTS[0], count=9)], 4, temperature=9.0)
+        assert len({one.ids for one in drawn}) == 9
         assert complete(llama, requests, 4)
     finally:
         hook.remove()

@@ -96,7 +96,7 @@ Rule = Literal["strict", "spider"]
 TOLERANCE, NOISE = 1e-6, 1e-9
 """Relative tolerances of floats: for equality, and for sums that were added in another order."""
 MAX_ORDER_LOOKS = 1_000_000
-"""At most so many rows are compared to find a column order; beyond it, columns with equal values keep their order."""
+"""At most so many comparisons of rows to find a column order, or pairs of rows; beyond it, those sorted alike are compared."""
 
 Row = tuple[Any, ...]
 Run = Callable[[str], Sequence[Row]]
@@ -146,8 +146,19 @@ def _are_among(part: Sequence[Flat], group: Sequence[Flat]) -> bool:
     """Whether the rows are among the group's, counting repeats."""
     if len(part) != len(group):
         return not Counter(map(_rounded, part)) - Counter(map(_rounded, group))
-    pairs = zip(sorted(part, key=_rounded), sorted(group, key=_rounded), strict=True)
-    return all(one[0] == other[0] and all(map(_close, one[1], other[1])) for one, other in pairs)
+    if all(map(_alike, sorted(part, key=_rounded), sorted(group, key=_rounded))):
+        return True
+    left = list(group) if len(part) ** 2 <= MAX_ORDER_LOOKS else []  # noise may have sorted them differently
+    for one in part:
+        place = next((n for n, other in enumerate(left) if _alike(one, other)), None)
+        if place is None:
+            return False
+        del left[place]
+    return True
+
+
+def _alike(one: Flat, other: Flat) -> bool:
+    return one[0] == other[0] and all(map(_close, one[1], other[1]))
 
 
 def _close(one: float, other: float) -> bool:
@@ -203,8 +214,10 @@ def _hashable(cell: Any) -> Hashable:
     return repr(cell) if isinstance(cell, list | dict) else cell
 
 
-def rows_key(rows: Sequence[Row], accepted: Sequence[Result]) -> Hashable:
-    """Return a key that is equal for results that `same` takes for equal; it keeps the order if all of `accepted` have one."""
+def rows_key(rule: Rule, rows: Sequence[Row], accepted: Sequence[Result]) -> Hashable:
+    """Return a key, equal for results that the rule takes for equal; it keeps the order if all of `accepted` have one."""
+    if rule == "spider":  # columns may have any order
+        rows = [*zip(*sorted(zip(*rows, strict=True), key=lambda column: sorted(map(repr, column))), strict=True)]
     keys = [*map(_rounded, _flattened(rows, accepted[0].ordered_lists))]
     return tuple(keys if all(result.ordered for result in accepted) else sorted(keys))
 

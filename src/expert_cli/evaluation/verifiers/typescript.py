@@ -58,7 +58,7 @@ and whether each is a value. asks: the modules it imports, None for a computed n
 Program = tuple[str, ...]
 """An answer and its tests: as given, or as two runnable modules followed by the modules they import."""
 _KNOWN: dict[Program, Program | Grade] = {}
-"""What checking an answer with its tests gave, before they are run."""
+"""What checking an answer with its tests gave, until they are run."""
 
 
 class TypescriptCase(Case):
@@ -80,16 +80,13 @@ class TypescriptCase(Case):
             with suppress(Stopped):
                 readable(answer)
                 programs += [(answer, case.tests or "")] if isinstance(case, cls) else []
-        if len(_KNOWN) > 10_000:  # a trainer asks for as long as it runs
-            _KNOWN.clear()
         if programs:
             _KNOWN.update(_checked([*dict.fromkeys(programs)], max(timeout_s, TYPE_CHECK_S)))
 
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:  # noqa: ARG002  a case names none
         """Judge an answer by `tests`, or without any by whether it compiles and ends; start-up time does not count."""
-        if (answer, self.tests or "") not in _KNOWN:
-            self.prepare([(self, answer)], timeout_s)
-        found = _KNOWN[answer, self.tests or ""]
+        program = answer, self.tests or ""
+        found = _KNOWN.pop(program, None) or _checked([program], max(timeout_s, TYPE_CHECK_S))[program]
         return found if isinstance(found, Grade) else _run(found, timeout_s)
 
     def result_key(self, answer: str, file: Path | None, timeout_s: float) -> Hashable:  # noqa: ARG002

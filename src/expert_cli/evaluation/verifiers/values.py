@@ -13,11 +13,9 @@ from expert_cli.errors import InputError
 from expert_cli.evaluation.verifiers.case import Case, Example, Labeled, Stopped, plain
 
 _NUMBER = re.compile(
-    r"(?P<before>[^\d\s.+-]{0,30}?)\s*"
-    r"(?P<number>[+-]?(?:[0-9]{1,3}(?:[,_' \u00a0\u202f][0-9]{3})+|[0-9]{1,40})(?:\.[0-9]{1,40})?(?:[eE][+-]?[0-9]{1,3})?)"
-    r"\s*(?P<after>(?:[^\d\s.][^\d]{0,30}?)?)\.?"
+    r"[+-]?(?:[0-9]{1,3}(?:[,_' \u00a0\u202f][0-9]{3})+|[0-9]{1,40}|(?=\.))(?:\.[0-9]{1,40})?(?:[eE][+-]?[0-9]{1,3})?"
 )
-"""Digit groups may be separated; decimals follow a point; a unit may stand before or after the number."""
+"""Digit groups may be separated; decimals follow a point."""
 _MINUS = str.maketrans({"\u2212": "-", "\u2013": "-"})
 _AROUND = " \t\r\n\"'`*_.:;!()[]"
 
@@ -36,10 +34,14 @@ class ExactCase(Case):
         """The first accepted text."""
         return self.expected if isinstance(self.expected, str) else self.expected[0]
 
-    def grade(self, answer: str, file: Path | None, timeout_s: float) -> bool:  # noqa: ARG002  nothing is run
+    def grade(self, answer: str, file: Path | None, timeout_s: float) -> bool:
         """Compare the whole text."""
         accepted = [self.expected] if isinstance(self.expected, str) else self.expected
-        return self._form(answer) in map(self._form, accepted)
+        return self.result_key(answer, file, timeout_s) in map(self._form, accepted)
+
+    def result_key(self, answer: str, file: Path | None, timeout_s: float) -> str:  # noqa: ARG002
+        """Return the text as it is compared."""
+        return self._form(answer)
 
     def _form(self, text: str) -> str:
         return plain(text.casefold() if self.ignore_case else text)
@@ -103,10 +105,11 @@ class NumberCase(Case):
 
     def result_key(self, answer: str, file: Path | None, timeout_s: float) -> Decimal:  # noqa: ARG002
         """Return the number. Raises `Stopped` for an answer that is not a number, or has another unit."""
-        found = _NUMBER.fullmatch(answer.strip(" \r\n*`").translate(_MINUS))
-        if found is None or (found["before"] + found["after"]).strip().casefold() not in ("", self.unit.casefold()):
+        said, unit = answer.strip(" \r\n*`").translate(_MINUS).removesuffix("."), re.escape(self.unit.removesuffix("."))
+        found = _NUMBER.fullmatch(re.sub(f"^{unit}|{unit}$", "", said, count=1, flags=re.IGNORECASE).strip())
+        if found is None:
             raise Stopped("invalid", f"{answer[:80]!r} is not one number, alone or with the case's unit {self.unit!r}")
-        return Decimal(re.sub(r"[,_' \u00a0\u202f]", "", found["number"]))
+        return Decimal(re.sub(r"[,_' \u00a0\u202f]", "", found[0]))
 
 
 class RegexCase(Case):
@@ -145,7 +148,7 @@ class ContainsAllCase(Case):
 
     @property
     def expected_text(self) -> str:
-        """The expected texts as a JSON list."""
+        """The expected texts, separated by commas."""
         return ", ".join(self.expected)
 
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> bool:  # noqa: ARG002

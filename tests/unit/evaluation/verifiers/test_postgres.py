@@ -24,6 +24,8 @@ from tests.unit.evaluation.hostile.test_queries import IN_PARIS, SHOP
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no PostgreSQL is started on Windows")
 SCRIPT = """
 CREATE TABLE staff (id INTEGER PRIMARY KEY, name VARCHAR(20), "Dept" TEXT, pay NUMERIC(8,2), hired DATE, active BOOLEAN);
+CREATE TABLE rooms (id INT GENERATED ALWAYS AS IDENTITY, size NUMERIC, twice NUMERIC GENERATED ALWAYS AS (size * 2) STORED);
+INSERT INTO rooms (size) VALUES (3), (5), (99999999999999999999);
 CREATE TABLE trips (id SERIAL PRIMARY KEY, staff_id INTEGER NOT NULL REFERENCES staff, cost REAL, tags JSONB);
 INSERT INTO staff VALUES (1, 'Ada', 'Sales', 10.50, '2020-01-31', TRUE), (2, 'bob', 'Sales', 2.67, '2021-05-06', FALSE),
   (3, 'Cid', 'ops', 2.68, '2021-12-31', TRUE), (4, 'it''s ;', NULL, NULL, NULL, NULL);
@@ -72,6 +74,12 @@ def test_results_are_those_of_postgresql(sources: dict[str, Path], answer: str, 
             "SELECT name FROM staff WHERE pay > 5",
             "SELECT name FROM staff WHERE pay > 9",
             "SELECT name FROM staff WHERE NOT pay <= 5",
+        ),
+        (
+            "staff",
+            "SELECT size FROM rooms WHERE id > 1",
+            "SELECT size FROM rooms WHERE size > 3",
+            "SELECT twice / 2 FROM rooms WHERE id >= 2",
         ),
         (
             "shop",

@@ -23,12 +23,19 @@ def grade(answer: str, tests: str = "", timeout_s: float = 10, **case: Any) -> G
         "def test_f():\n    assert f(2) == 4",
         "import unittest\nclass T(unittest.TestCase):\n    def test_f(self):\n        self.assertEqual(f(2), 4)",
         "from answer import f as g\nassert g(2) == 4",
+        "async def test_f():\n    assert f(2) == 4",
     ],
 )
 @pytest.mark.parametrize("ending", ["", "\nif __name__ == '__main__':\n    import unittest\n    unittest.main()"])
 def test_tests_are_run_also_where_they_only_stand_in_functions(tests: str, ending: str) -> None:
     assert grade("def f(n): return 4", tests + ending) == Grade("correct")
     assert grade("def f(n): return 5", tests + ending).kind == "wrong"
+
+
+def test_an_answers_own_test_does_not_stand_in_for_the_cases() -> None:
+    answer = "def f(n): return {}\ndef test_f(): assert f(0) in (4, 5)"
+    verdicts = [grade(answer.format(value), "def test_f():\n    assert f(2) == 4") for value in (4, 5)]
+    assert [verdict.kind for verdict in verdicts] == ["correct", "wrong"]
 
 
 def test_a_failure_names_the_line_of_the_tests() -> None:

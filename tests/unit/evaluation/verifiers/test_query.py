@@ -41,6 +41,7 @@ SQL = {
     "the second of two accepted": ("SELECT 2", "SELECT 1; SELECT 2;", "correct"),
     "comment after the end": ("SELECT 1; -- done; really", "SELECT 1", "correct"),
     "unknown column": ("SELECT nme FROM customers", NAMES, "unknown_name"),
+    "a quote in a comment": ("SELECT 1", "SELECT 1 -- don't; count", "correct"),
     "no SQL": ("SELEC name", NAMES, "invalid"),
     "two statements": ("SELECT 1; SELECT 2", "SELECT 1", "invalid"),
 }

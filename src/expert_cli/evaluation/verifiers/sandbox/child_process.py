@@ -189,7 +189,7 @@ class Worker:
 
 def main() -> None:
     """Reply to each line of stdin with a line."""
-    replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    replies = os.fdopen(os.dup(1), "w", encoding="utf-8", newline="\n")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # output printed by an engine must not be taken for a reply
     answer = pkgutil.resolve_name(sys.argv[1])(*json.loads(sys.stdin.readline()))
     set_rlimits(getattr(answer, "sockets", 0))

@@ -109,6 +109,11 @@ def _number(text: str) -> int | float:
     return int(text) if re.fullmatch(r"-?\d{1,300}", text) else float(text)
 
 
+def _bound(cell: Any) -> Any:
+    """Return a value that SQLite takes: its integers have 64 bits."""
+    return float(cell) if isinstance(cell, int) and abs(cell) >> 63 else cell
+
+
 _READ: Mapping[int, Callable[[str], Any]] = {
     16: "t".__eq__, 20: int, 21: int, 23: int, 26: int, 700: float, 701: float, 1700: _number, 114: json.loads, 3802: json.loads
 }  # fmt: skip
@@ -214,7 +219,7 @@ def _insert(into: str, rows: Iterable[Row]) -> str:
     """Return an INSERT for rows of SQLite; PostgreSQL converts the texts to the columns' types."""
     text: dict[type, Callable[[Any], Any]] = {bytes: lambda cell: f"\\x{cell.hex()}", type(None): lambda cell: cell}
     texts = (", ".join(literal(text.get(type(cell), str)(cell)) for cell in row) for row in rows)
-    return f"INSERT INTO {into} VALUES ({'), ('.join(texts)})"  # noqa: S608
+    return f"INSERT INTO {into} OVERRIDING SYSTEM VALUE VALUES ({'), ('.join(texts)})"  # noqa: S608
 
 
 def _statements(content: Any) -> Iterable[str]:
@@ -238,10 +243,14 @@ def _as_sqlite(owner: Any, schema: str) -> bytes:
     """Return the tables of a schema as an SQLite file, without constraints."""
     connection = apsw.Connection(":memory:")
     for (name,) in owner.execute_simple(f"SELECT tablename FROM pg_tables WHERE schemaname = '{schema}'").rows:  # noqa: S608
-        found = owner.execute_simple(f"SELECT * FROM {schema}.{quoted(name)}")  # noqa: S608
+        drawn = f"is_generated = 'NEVER' AND (table_schema, table_name) = ('{schema}', {literal(name)})"
+        ((names,),) = owner.execute_simple(
+            f"SELECT string_agg(quote_ident(column_name), ', ') FROM information_schema.columns WHERE {drawn}"  # noqa: S608
+        ).rows
+        found = owner.execute_simple(f"SELECT {names} FROM {schema}.{quoted(name)}")  # noqa: S608
         columns = [quoted(column["name"]) for column in found.columns]
         connection.execute(f"CREATE TABLE {quoted(name)} ({', '.join(columns)})")
         for row in found.rows:
-            plain = [json.dumps(cell) if isinstance(cell, list | dict) else cell for cell in row]
+            plain = [json.dumps(cell) if isinstance(cell, list | dict) else _bound(cell) for cell in row]
             connection.execute(f"INSERT INTO {quoted(name)} VALUES ({', '.join('?' * len(row))})", plain)  # noqa: S608
     return bytes(connection.serialize("main"))

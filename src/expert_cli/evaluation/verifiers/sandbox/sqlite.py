@@ -75,7 +75,7 @@ class QueryJudge(ABC):
         statement = self._statement(rule, question["answer"])
         ran = ((self.run(content, statement, end - time.monotonic()), results) for content, results in contents)
         if question["do"] == "key":
-            found = [(query_rows.rows_key(rows, results), bool(rows)) for rows, results in ran]
+            found = [(query_rows.rows_key(rule, rows, results), bool(rows)) for rows, results in ran]
             return {"key": hashlib.sha256(repr(found).encode()).hexdigest(), "empty": not found[0][1]}
         left = [*range(len(contents[0][1]))]  # everywhere the rows must be those of the same expected query
         for place, (rows, results) in enumerate(ran):
