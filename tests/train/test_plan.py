@@ -79,6 +79,7 @@ def test_a_hybrid_trains_one_document_a_row_and_answers(tmp_path: Path) -> None:
         target_modules="all-linear",
         gradient_checkpointing=True,
         packing=True,
+        group_by_length=True,
         cases=[projects.case(n, 7) for n in range(3)],
     )
     facts, overrides, report = machine.inspect(), Overrides(), Words()
@@ -92,6 +93,7 @@ def test_a_hybrid_trains_one_document_a_row_and_answers(tmp_path: Path) -> None:
     for effects in (recorded["effects"], planned["effects"]):
         (row,) = (dict(row) for row in effects if row["key"] == "training.config.packing")
         assert (row["status"], row["effect"]) == ("adjusted", "one document a row, padded to the longest of its batch")
+    assert recorded["config"]["loader"]["group_by_length"]
     assert done.document["tokens"]["padded"] > 0
     losses = projects.logged(done.output, "loss")
     assert losses[8] < losses[1]

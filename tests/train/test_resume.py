@@ -102,6 +102,27 @@ def test_it_goes_on_bit_for_bit(tmp_path: Path, config: dict[str, Any]) -> None:
     for key in ("adapter_sha256", "steps", "epochs", "loss", "eval_loss", "tokens"):
         assert resumed.document[key] == straight.document[key], key
     assert metrics(tmp_path / "b") == metrics(tmp_path / "a")
+    newest = RunOptions(resume=str(tmp_path / "a" / "checkpoints" / f"checkpoint-{steps - 1}"))
+    assert (
+        train(manifest, newest, output=tmp_path / "c").document["adapter_sha256"] == straight.document["adapter_sha256"]
+    )
+
+
+def test_settings_that_may_differ_count_from_the_checkpoint_on(tmp_path: Path) -> None:
+    old: dict[str, Any] = {"lr_scheduler": "one_cycle", "save_steps": 1, "logging_steps": 1, "eval_steps": 1}
+    old |= {"learning_rate": 0.3, "max_steps": 4, "early_stopping_patience": 9}
+    with pytest.raises(Crash):
+        train(project(tmp_path, **old), RESUME, CrashingAt(4))
+    new = project(tmp_path, **{**old, "learning_rate": 0.2, "max_steps": 12, "early_stopping_patience": 2})
+    straight = train(new, output=tmp_path / "straight").output
+    changed = ("optim.learning_rate", "optim.max_steps", "best model")
+    done = train(new, RunOptions(resume="auto", allow_drift=changed))
+    rates = [
+        {step: rate for step, _, _, rate, _ in metrics(run) if rate and step > 3} for run in (done.output, straight)
+    ]
+    assert rates[0].items() >= rates[1].items() or rates[1].items() >= rates[0].items()
+    assert rates[0]
+    assert "early_stopping_patience is 2" in done.document["stop_reason"]
 
 
 def test_a_run_that_is_complete_returns_its_result_unless_settings_or_data_are_others(tmp_path: Path) -> None:

@@ -113,6 +113,8 @@ def test_an_adapter_of_no_complete_run_is_refused_before_anything_is_loaded(tmp_
     manifest = unsure_expert(tmp_path, tmp_path / "no-model-is-here")
     with pytest.raises(InputError, match="is not the adapter of a complete run"):
         train(manifest, init_adapter=first / "checkpoints" / "checkpoint-16")
+    with pytest.raises(InputError, match="--max-forget does not go with method rft"):
+        train(manifest, RunOptions(max_forget=0.1))
     assert not [*tmp_path.rglob("run.json")]
 
 

@@ -138,6 +138,7 @@ def test_the_best_evaluation_is_kept_whenever_checkpoints_are_written_and_nothin
     evaluated = logged(result.output, "eval_loss")
     best = min(evaluated, key=lambda step: evaluated[step])
     assert best in (2, 4, 6), "the last step would be saved anyway: another seed"
+    assert result.document["eval_loss"] == evaluated[best]
     kept = result.output / "checkpoints" / f"checkpoint-{best}" / "adapter_model.safetensors"
     steps = {int(path.name.partition("-")[2]) for path in (result.output / "checkpoints").iterdir()}
     assert steps >= {best, 4, 8}, "the best and the newest; save_steps is a multiple of eval_steps"

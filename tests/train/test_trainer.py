@@ -95,6 +95,18 @@ def test_it_trains_what_a_loop_by_hand_trains(tmp_path: Path) -> None:
     assert seen.substeps == [step for step in range(8) for _ in range(2)]
 
 
+def test_every_module_is_in_training_mode_when_a_step_begins(tmp_path: Path) -> None:
+    """Loading leaves a model in eval mode, where neither NEFTune nor gradient checkpointing has an effect."""
+    modes: list[set[bool]] = []
+
+    class Modes(TrainerCallback):
+        def on_step_begin(self, *_: Any, model: Any, **__: Any) -> None:
+            modes.append({module.training for module in model.modules()})
+
+    train(project(tmp_path, max_steps=2), RunOptions(callbacks=(Modes(),)))
+    assert modes == [{True}, {True}]
+
+
 def test_doras_norms_are_those_of_the_last_step(tmp_path: Path) -> None:
     made = small_trainer(tmp_path, adapter={"use_dora": True})
     model = made.model.model

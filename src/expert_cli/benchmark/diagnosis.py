@@ -162,6 +162,8 @@ def _fewer_saves(e: Evidence, share: float) -> Iterator[Advice]:
     steps = e.settings.get("save_steps")
     if e.settings.get("save_strategy") == "steps" and steps:
         yield _set("save_steps", steps * FEWER, f"every {steps} steps now", share * RARER)
+    elif every_s := e.settings.get("save_every_s"):
+        yield _set("save_every", f"{every_s * FEWER:.0f}s", f"every {every_s:g} s now", share * RARER)
     else:
         yield _set("save_strategy", "no", "the adapter is saved at the end", share)
 

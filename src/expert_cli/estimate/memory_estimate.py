@@ -91,8 +91,9 @@ def work_of(run: RunConfig, store: TokenStore) -> Workload:
         tokens += int(data.plan(epochs).lengths[begun].sum())
     stats = store.stats["train"]
     held_out = store.stats.get("validation", {}).get("tokens", 0) if run.watch.validates else 0
-    evaluations = epochs if run.watch.eval_strategy == "epoch" else schedule.steps // run.watch.eval_steps
-    return Workload(schedule, data, tokens, stats["trained_tokens"] / max(1, stats["tokens"]), held_out * evaluations)
+    every = schedule.steps_per_epoch if run.watch.eval_strategy == "epoch" else run.watch.eval_steps
+    evaluated = held_out * -(-schedule.steps // every)  # the last step is evaluated, too
+    return Workload(schedule, data, tokens, stats["trained_tokens"] / max(1, stats["tokens"]), evaluated)
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,8 @@ def train_in_rounds(work: Work, train_one: Callable[[Work], RunResult]) -> RunRe
     started, run, settings, paths = time.monotonic(), plan.run, plan.run.rft, RunPaths(plan.run.output)
     if settings is None or processes > 1:
         raise InputError(f"method rft: rounds are made by one process, not by {processes}", "start one")
+    if options.max_forget is not None:
+        raise InputError("--max-forget does not go with method rft: no round measures it", "train with method sft")
     if options.resume not in ("", AUTO):
         raise InputError(f"--resume {options.resume}: a run in rounds has no checkpoints of its own", "--resume auto")
     first = _run_of(run.adapter.init_adapter) if run.adapter.init_adapter else None

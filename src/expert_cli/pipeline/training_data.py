@@ -20,8 +20,8 @@ from expert_cli.data.store.lookup import StoreInputs
 from expert_cli.data.store.store_files import Documents
 from expert_cli.errors import InputError
 from expert_cli.inference.prompts import PromptRenderer, prompt_template
-from expert_cli.manifest.key import adjusted
-from expert_cli.manifest.keys.loader import PACKINGS
+from expert_cli.manifest.key import adjusted, applied
+from expert_cli.manifest.keys.loader import ALIKE, PACKINGS
 from expert_cli.model.loading.base_model import LocalModel, locate_base
 from expert_cli.model.tokenizer import TokenizerInfo, load_tokenizer
 from expert_cli.utils.files import FileHashCache
@@ -40,7 +40,9 @@ def laid_out(plan: Plan, inputs: DataInputs, report: Reporter) -> Plan:
     why = "the base model has layers that carry a state from document to document, which no mask keeps apart"
     report.warning(f"packing: off instead of {packing}: {why}")
     outcomes = {**plan.decided.outcomes, ("config", "packing"): adjusted(PACKINGS["off"], why)}
-    run = replace(plan.run, loader=replace(plan.run.loader, packing="off"))
+    groups = bool(plan.decided.values.group_by_length)
+    outcomes |= {("config", "group_by_length"): applied(ALIKE)} if groups else {}
+    run = replace(plan.run, loader=replace(plan.run.loader, packing="off", group_by_length=groups))
     return replace(plan, run=run, decided=replace(plan.decided, outcomes=outcomes))
 
 

@@ -87,6 +87,8 @@ def running() -> list[RunningRun]:
     for entry in _registry().glob(f"{platform.node()}-*.json"):
         with suppress(OSError, ValueError, KeyError, TypeError):
             facts = parse_json(entry.read_bytes())
+            if facts["host"] != platform.node():  # one whose name begins alike, with the same home
+                continue
             if lives(facts):
                 found.append(RunningRun(facts["pid"], Path(facts["output"]), float(facts["started"])))
                 continue

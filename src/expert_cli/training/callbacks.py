@@ -41,9 +41,10 @@ class StepCallback(TrainerCallback):
         self.writes = watch.save_strategy != "no" or watch.save_every_s > 0
         self.every_s, self._since = watch.save_every_s, time.monotonic()
         self._wait_s = min(FIRST_CHECKPOINT_S, self.every_s or FIRST_CHECKPOINT_S) if self.writes else 0.0
-        self.steps_per_epoch, self.answers = steps_per_epoch, watch.answers > 0
+        self.steps_per_epoch = steps_per_epoch
         self.stop_asked = stop_asked
-        self.stopped = False
+        self.stopped = self._within = False
+        self._judges = watch.load_best_model_at_end or watch.early_stopping_patience > 0
         self._saved = -1
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
@@ -57,13 +58,12 @@ class StepCallback(TrainerCallback):
     def on_substep_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Stop within a step and drop its gradients so far."""
         if all_reduce_any(self.stop_asked())[0]:
-            control.should_training_stop = self.stopped = True
+            control.should_training_stop = self.stopped = self._within = True
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Decide what is due after this step."""
         last = state.global_step == state.max_steps
         control.should_log |= last
-        control.should_evaluate |= last and self.answers
         if state.global_step % self.steps_per_epoch and not last:
             self._save_or_stop(control)
 
@@ -72,11 +72,14 @@ class StepCallback(TrainerCallback):
         self._save_or_stop(control)
 
     def on_epoch_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Decide what is due after this epoch; a run that stops within one is neither evaluated nor saved twice."""
+        """Decide what is due after this epoch. A run that stops is saved once; it is evaluated only
+        if the epoch is complete and evaluations choose the best step.
+        """
         if state.global_step == state.max_steps or control.should_training_stop:
             control.should_save |= self.writes
         self._save_or_stop(control)
-        if self.stopped and state.global_step < state.max_steps:
+        is_left = self._judges and not self._within and state.global_step % self.steps_per_epoch == 0
+        if self.stopped and not is_left and state.global_step < state.max_steps:
             control.should_evaluate = False
         if self._saved == state.global_step and not control.should_evaluate:
             control.should_save = False

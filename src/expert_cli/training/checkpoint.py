@@ -29,6 +29,7 @@ from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
+from torch.optim.lr_scheduler import LambdaLR, OneCycleLR
 from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_callback import ExportableState
 
@@ -264,9 +265,15 @@ class Checkpoints:
         state = parts.state
         moments = {name: value for name, value in parts.tensors.items() if name != "losses"}
         load_optimizer(optimizer, moments, state["optimizer"])
-        trainer.lr_scheduler.load_state_dict(dict(state["scheduler"]))
-        for group, rate in zip(optimizer.param_groups, state["learning_rates"], strict=True):
-            group["lr"] = rate
+        schedule, before = trainer.lr_scheduler, dict(state["scheduler"])
+        if isinstance(schedule, LambdaLR | OneCycleLR):  # by the step alone: a rate or length that has changed counts
+            vars(schedule).update(last_epoch=before["last_epoch"] - 1, _step_count=before["_step_count"])
+            schedule.step()
+            vars(schedule).update(_step_count=before["_step_count"])
+        else:
+            schedule.load_state_dict(before)
+            for group, rate in zip(optimizer.param_groups, state["learning_rates"], strict=True):
+                group["lr"] = rate
         if state["scaler"] and trainer.accelerator.scaler is not None:
             trainer.accelerator.scaler.load_state_dict(dict(state["scaler"]))
         vars(trainer.progress).update(state["progress"], losses=parts.tensors["losses"].tolist())
@@ -274,6 +281,8 @@ class Checkpoints:
     def load_best(self, trainer: ExpertTrainer) -> None:
         """Load the adapter of the best evaluation, whose checkpoint is never deleted."""
         best = self.folder / f"checkpoint-{trainer.state.best_global_step}"
+        if self.resumed and self.resumed.path and not best.exists():  # of a run that goes on in another folder
+            best = self.resumed.path.with_name(best.name)
         load_adapter(trainer.model.model, read(best).adapter)
 
 

@@ -30,6 +30,7 @@ from expert_cli.model.adapter import magnitudes
 from expert_cli.model.flops import flops, peak_flops
 from expert_cli.model.kernels.chunked_loss import CausalLoss
 from expert_cli.model.kernels.kernel_plan import Kernel, KernelPlan
+from expert_cli.model.layers import decoder_layers
 from expert_cli.model.loading.quantize import autocast_of
 from expert_cli.runs.metrics import mean_span, truncate_metrics
 from expert_cli.runs.run_paths import RunPaths
@@ -71,7 +72,7 @@ def fit(
         truncate_metrics(paths.metrics, done)
     status.reached(done, schedule.steps)
     peak = (peak_flops(device.card_name()) or 0.0) * schedule.processes if device.is_gpu else 0.0
-    recomputed = run.compute.checkpointing == "all" or trainer.recomputes
+    recomputed = any(layer.gradient_checkpointing for layer in decoder_layers(model))
     costs = flops(model.get_base_model(), data.train.document_lengths, recomputed=recomputed)
     metrics = MetricsCallback(trainer.progress, trainer.timer, paths.metrics, costs, peak, report.warning)
     steps = StepCallback(run.watch, schedule.steps_per_epoch, stop.asked)
@@ -165,7 +166,9 @@ def _require_moved(model: PeftModel, before: dict[str, torch.Tensor]) -> None:
 def _result(trainer: ExpertTrainer, metrics: MetricsCallback) -> dict[str, Any]:
     """Return counts and losses of the whole run; speed, memory and shares of time of this process alone."""
     progress, losses, step = trainer.progress, trainer.progress.losses, trainer.state.global_step
-    last = next((logs for logs in reversed(trainer.state.log_history) if EVAL_LOSS in logs), {})
+    kept = trainer.state.best_global_step if trainer.args.load_best_model_at_end else None
+    logged = (one for one in reversed(trainer.state.log_history) if kept in (None, one["step"]))
+    last = next((one for one in logged if EVAL_LOSS in one), {})
     span = mean_span(len(losses))
     means = {"first_mean": fmean(losses[:span]), "last_mean": fmean(losses[-span:])}
     return {

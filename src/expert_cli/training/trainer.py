@@ -75,6 +75,7 @@ class ExpertTrainer(Trainer):
         self.timer = StepTimer(device_of(self.args.device))
         self.flat = FlatParameters(self.model.named_parameters())
         self.model.gradient = self.flat.gradient
+        self.model.train()  # `from_pretrained` leaves it in eval mode, without NEFTune and gradient checkpointing
         scaled = self.accelerator.scaler is not None
         self.health = TrainingHealth(self.progress, self.flat, self._documents, scaled=scaled)
         self.graphs, self.not_captured, self.recomputes = graphs, "", False
@@ -92,6 +93,9 @@ class ExpertTrainer(Trainer):
         self.batches.schedule = schedule
         torch.compiler.reset()  # layers compiled for another shape would be recompiled with dynamic shapes
         self.data_collator = replace(self.data_collator, shape=self._shape_of(schedule))
+        alpha, merged = self.optim_config.neftune_noise_alpha, self.data_collator.layout == "packed"
+        # it is divided by the root of the row's length: packs that are computed as one row count by themselves
+        self.neftune_noise_alpha = alpha and alpha * (schedule.batch_size if merged else 1) ** 0.5
         self.args.max_steps = schedule.steps
         self.args.per_device_train_batch_size = self._train_batch_size = schedule.batch_size
         self.args.gradient_accumulation_steps = schedule.accumulation
@@ -235,13 +239,20 @@ class ExpertTrainer(Trainer):
     ) -> tuple[int, int]:
         """Return the epochs and micro-steps done; of a finished run all, because the Trainer would do another step."""
         done: tuple[int, int] = super()._init_training_state(max_steps, steps_per_epoch, epochs, *settings)
+        if self.args.load_best_model_at_end and self.state.best_global_step:  # the run may have been moved
+            self.state.best_model_checkpoint = f"{self.args.output_dir}/checkpoint-{self.state.best_global_step}"
+        for one in self._early_stopping:
+            one.early_stopping_patience = self.watch.early_stopping_patience  # not the checkpoint's
         return (epochs, 0) if self.state.global_step >= max_steps or self.stopped_early else done
 
     @property
     def stopped_early(self) -> bool:
         """Whether early stopping has ended the run: no better evaluation for so many times in a row."""
-        watching = [one for one in self.callback_handler.callbacks if isinstance(one, EarlyStoppingCallback)]
-        return any(one.early_stopping_patience_counter >= one.early_stopping_patience for one in watching)
+        return any(one.early_stopping_patience_counter >= one.early_stopping_patience for one in self._early_stopping)
+
+    @property
+    def _early_stopping(self) -> list[EarlyStoppingCallback]:
+        return [one for one in self.callback_handler.callbacks if isinstance(one, EarlyStoppingCallback)]
 
     def _prepare_for_training(self, *settings: Any) -> tuple[Any, Any]:
         """Give callbacks the actual model, not the module that returns its loss."""

@@ -30,6 +30,7 @@ CUDA: Settings = {
     "eval_strategy": "steps",
     "eval_steps": 50,
 }
+BY_TIME: Settings = {**CUDA, "save_strategy": "no", "save_every_s": 30.0}
 CPU: Settings = {**CUDA, "device": "cpu", "torch_compile": False}
 
 
@@ -75,6 +76,7 @@ CASES: dict[str, tuple[Evidence, str, float | None]] = {
     ),
     "shared memory just too much": (on_gpu(spilled_mb=64.0), "memory spilling to the host", None),
     "checkpoints": (on_gpu(0.2, run_shares=shares(checkpoint=0.2)), "checkpointing", 1 / 0.85),
+    "checkpoints by time": (on_gpu(0.2, BY_TIME, run_shares=shares(checkpoint=0.2)), "checkpointing", 1 / 0.85),
     "evaluation": (on_gpu(shares=shares(eval=0.4)), "evaluation", 1 / 0.7),
     "evaluation before waiting, the larger wins": (on_cpu(shares=shares(0.2, eval=0.3)), "evaluation", 1 / 0.775),
     "GPU idles, nothing waits": (on_gpu(0.6), "launch-bound", 2.5),

@@ -141,7 +141,8 @@ def test_stale_entries_are_removed(text: str) -> None:
 
 
 def test_a_run_of_another_machine_that_shares_the_home_is_neither_told_nor_forgotten() -> None:
-    theirs = cache_folder() / "running" / "other-1.json"
-    write_json(theirs, {"pid": os.getpid(), "birth": birth(os.getpid()), "started": 1.0, "output": "/out"})
-    assert running() == []
-    assert theirs.exists()
+    for host, pid in (("other", os.getpid()), (f"{platform.node()}-2", 4_000_000)):
+        theirs = cache_folder() / "running" / f"{host}-{pid}.json"
+        write_json(theirs, {"pid": pid, "birth": birth(os.getpid()), "host": host, "started": 1.0, "output": "/out"})
+        assert running() == []
+        assert theirs.exists()

@@ -116,22 +116,25 @@ def under_way(made: ExpertTrainer) -> bool:
     return bool(made.flat.gradient.any())
 
 
-STOPPED: dict[str, tuple[int, Callable[[ExpertTrainer], bool], str]] = {
-    "at a step's end": (2, lambda _: True, "save 2, epoch 2"),
-    "within a step": (2, under_way, "epoch 2, save 2"),
-    "within an epoch's first step": (3, under_way, "epoch 3, eval 3, epoch 3, save 3"),
-    "at an epoch's end": (3, lambda _: True, "epoch 3, save 3"),
+STOPPED: dict[str, tuple[int, Callable[[ExpertTrainer], bool], int, str]] = {
+    "at a step's end": (2, lambda _: True, 0, "save 2, epoch 2"),
+    "within a step": (2, under_way, 0, "epoch 2, save 2"),
+    "within an epoch's first step": (3, under_way, 0, "epoch 3, eval 3, epoch 3, save 3"),
+    "at an epoch's end": (3, lambda _: True, 0, "epoch 3, save 3"),
+    "at an epoch's end that is judged": (3, lambda _: True, 2, "epoch 3, eval 3, save 3"),
+    "within an epoch's first step, judged": (3, under_way, 2, "epoch 3, eval 3, epoch 3, save 3"),
 }
 
 
-@pytest.mark.parametrize(("step", "asked", "order"), STOPPED.values(), ids=STOPPED.keys())
+@pytest.mark.parametrize(("step", "asked", "patience", "order"), STOPPED.values(), ids=STOPPED.keys())
 def test_a_run_that_is_asked_to_stop_writes_its_step_once(
-    tmp_path: Path, step: int, asked: Callable[[ExpertTrainer], bool], order: str
+    tmp_path: Path, step: int, asked: Callable[[ExpertTrainer], bool], patience: int, order: str
 ) -> None:
     def stop(made: ExpertTrainer) -> bool:
         return made.state.global_step == step and asked(made)
 
-    made, events = watched(tmp_path, replace(WATCH, eval_strategy="epoch"), stop)
+    watch = replace(WATCH, eval_strategy="epoch", early_stopping_patience=patience)
+    made, events = watched(tmp_path, watch, stop)
     made.train()
     assert made.state.global_step == len(made.progress.losses) == step
     assert ", ".join(events.seen) == order

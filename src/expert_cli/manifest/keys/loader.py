@@ -23,7 +23,7 @@ OVERFLOWS: dict[Overflow, str] = {
     "drop": "longer documents are left out",
     "split": "longer documents are split",
 }
-_ALIKE = "rows of similar length share a batch, by seed: they are often alike otherwise, too"
+ALIKE = "rows of similar length share a batch, by seed: they are often alike otherwise, too"
 
 
 class LoaderKeys(Strict):
@@ -46,7 +46,7 @@ class LoaderKeys(Strict):
         why="the answer is what is learned: of the prompt both ends stay, and how many were cut is told",
     )
     """How to handle documents longer than `max_seq_length`: truncate (the middle of the prompt), drop, split."""
-    group_by_length: bool | None = key(False, _ALIKE, off="rows are shuffled", why="rows of one length are often alike")
+    group_by_length: bool | None = key(False, ALIKE, off="rows are shuffled", why="rows of one length are often alike")
     """Batches of rows of similar length."""
     dataloader_num_workers: Annotated[int, Field(ge=0, le=1024)] | None = key(
         0, "{} processes prepare batches", why="tokenized rows are read in microseconds; a step never waits for them"

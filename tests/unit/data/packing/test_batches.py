@@ -50,7 +50,7 @@ def test_padding_is_a_document_that_trains_nothing(tmp_path: Path) -> None:
     assert batch["real_tokens"] == 6
 
 
-@pytest.mark.parametrize("layout", ["packed", "padded"])
+@pytest.mark.parametrize("layout", ["packed", "padded", "rows"])
 def test_a_batch_of_nothing_is_one_place_of_padding(tmp_path: Path, layout: str) -> None:
     batch = Collator(pad_id=END, layout=layout)([packed(tmp_path, (2, 2))[FILLER]])  # type: ignore[arg-type]
     assert batch["input_ids"].tolist() == [[END]]
