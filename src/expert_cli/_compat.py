@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -83,6 +84,16 @@ def quiet_imports() -> None:
     logging.getLogger("transformers.trainer_callback").setLevel(logging.ERROR)
     logging.getLogger("liger_kernel").setLevel(logging.ERROR)  # 0.6 to 0.8: what it leaves out; the kernel plan tells
     warnings.filterwarnings("ignore", ".is_gradient_checkpointing. is deprecated", FutureWarning)
+
+
+def files_of_snapshot(folder: Path) -> list[str]:
+    """Return the names of all files of a snapshot in the hub client's cache, those not fetched among them; [] if unknown.
+
+    huggingface_hub 1.x (_tree_cache.py): `snapshot_download(local_files_only=True)` reads it, but fetches all or nothing.
+    """
+    from huggingface_hub._tree_cache import read_tree_cache
+
+    return sorted(read_tree_cache(str(folder.parents[1]), folder.name) or ())
 
 
 def default_patterns(resolve: Callable[[str], list[str]]) -> dict[str, list[str]]:

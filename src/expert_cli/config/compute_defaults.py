@@ -55,8 +55,8 @@ def _dtype(config: Config, machine: Machine, device: DeviceName) -> Dtype:
     here = "CPU" if device == "cpu" else "GPU"
     lacks = {"fp16": "a CPU has no fp16 training", "bf16": f"this {here} has no bfloat16"}
     for key, asked in (("fp16", fp16), ("bf16", bf16)):
-        if asked and dtype != key:
-            config.put(key, dtype, dtype, lacks[key])
+        if asked is not None and asked != (dtype == key):
+            config.put(key, dtype, dtype, lacks[key if asked else "bf16"])
         elif key == "fp16" and device == "cpu":
             config.leave(lacks[key], key)
         else:

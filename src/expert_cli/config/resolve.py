@@ -88,17 +88,20 @@ def merge(loaded: LoadedManifest, base: Base, index: int | None, overrides: Over
     def lay(layer: dict[str, Any], origin: str) -> None:
         for key, value in layer.items():
             name = TrainingConfig.old_names.get(key, key)
-            values[name] = value
-            origins[name] = origin
+            before = values.pop(name, None)
+            if value is not None:  # null: as if it were not written
+                values[name] = value
+            if value is not None or before is not None:
+                origins[name] = origin
 
     if base.adapters:
         lay(adapter_block(base.adapters[0]), "adapters[0]")
-    lay(loaded.manifest.training.config.model_dump(exclude_unset=True, exclude_none=True), "training.config")
+    lay(loaded.manifest.training.config.model_dump(exclude_unset=True), "training.config")
     set_names = {setting.partition("=")[0].strip().rpartition(".")[2] for setting in overrides.settings}
     set_names = {TrainingConfig.old_names.get(name, name) for name in set_names}
     origins |= {name: "--set" for name in set_names if name in origins}
     if base.config is not None:
-        lay(base.config.model_dump(exclude_unset=True, exclude_none=True), f"base model {base.alias or base.name}")
+        lay(base.config.model_dump(exclude_unset=True), f"base model {base.alias or base.name}")
     dropped = {}
     if overrides.epochs is not None and values.pop("max_steps", None) is not None:
         dropped = {"max_steps": "--epochs"}

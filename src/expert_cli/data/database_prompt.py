@@ -24,12 +24,14 @@ from expert_cli.utils.files import stamp
 MOST_ROWS = 20_000  # of each table, the first ones; values further down are not found
 MOST_STEPS = 300_000_000  # of SQLite's virtual machine, for the values of a database
 CREATE = re.compile(r"\bCREATE\s+(?:TEMP(?:ORARY)?\s+)?(?:TABLE|VIEW)\b(?!\s+[\"`\[]?sqlite_)", re.IGNORECASE)
+_LEADING = re.compile(r"\A(?:\s|--[^\n]*|/\*.*?\*/)+", re.DOTALL)  # white space and comments
 _DENIED = dict.fromkeys((sqlite3.SQLITE_SELECT, sqlite3.SQLITE_ATTACH), sqlite3.SQLITE_DENY)  # of a text
 _COLUMNS = r"""SELECT t.name, c.name, type, pk FROM (
   SELECT rowid AS place, name FROM sqlite_master
   WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\_%' ESCAPE '\' ORDER BY place LIMIT 2000
 ) AS t, pragma_table_info(t.name) AS c ORDER BY place, cid"""
-_FOREIGN_KEYS = """SELECT t.name, id, k."table", "from", ifnull("to", '')
+_FOREIGN_KEYS = """SELECT t.name, id, k."table", "from",
+  coalesce("to", (SELECT name FROM pragma_table_info(k."table") WHERE pk = seq + 1), '')
 FROM sqlite_master AS t, pragma_foreign_key_list(t.name) AS k WHERE type = 'table' ORDER BY t.rowid, id DESC, seq"""
 _VALUES = """SELECT value FROM (SELECT {column} AS value FROM {table} LIMIT {rows})
 WHERE typeof(value) IN ('text', 'integer', 'real') AND length(value) BETWEEN 1 AND 60
@@ -129,7 +131,7 @@ def read_text(text: str) -> Database:
             for piece in re.split(r"(?<=;)", text[start.start() :]):
                 statement += piece
                 if sqlite3.complete_statement(statement) or not piece.endswith(";"):
-                    connection.execute(statement if CREATE.match(statement.lstrip()) else "")
+                    connection.execute(statement if CREATE.match(_LEADING.sub("", statement)) else "")
                     statement = ""
             connection.set_authorizer(None)
             return Database(_tables(connection))
@@ -149,7 +151,7 @@ def _tables(connection: sqlite3.Connection) -> dict[str, Table]:
     for (name, _, referred), pairs in groupby(connection.execute(_FOREIGN_KEYS), itemgetter(0, 1, 2)):
         table, other = tables.get(name), by_name.get(referred.casefold())
         if table and other:
-            declared = {column.casefold(): column for column in other.columns} | {"": "".join(other.primary_key[:1])}
+            declared = {column.casefold(): column for column in other.columns}
             columns = {own: declared.get(theirs.casefold(), theirs) for *_, own, theirs in pairs}
             table.foreign_keys.append((other.name, columns))
             table.joined.add(other.name)
@@ -274,9 +276,7 @@ def _best_tables(database: Database, fits: dict[str, dict[str, float]], stems: f
     chosen: list[str] = []
     while len(chosen) < min(most, len(fits)):
         rest = [name for name in fits if name not in chosen]
-        best = max(
-            rest, key=lambda name: table_fits[name] + 0.4 * len(database.tables[name].joined.intersection(chosen))
-        )
+        best = max(rest, key=lambda name: table_fits[name] + 0.4 * len(database.tables[name].joined & {*chosen}))
         paths: dict[str, list[str]] = {name: [] for name in chosen}
         queue = [*chosen]
         for name in queue:  # by the fewest joins from the chosen ones

@@ -125,8 +125,8 @@ def _table(delimiter: str, file: DataFile) -> Iterator[RawRow]:
     with _content(file) as content:
         text = io.TextIOWrapper(content, "utf-8", "surrogateescape", newline="")
         reader = csv.DictReader(text, delimiter=delimiter, strict=True)
-        _refuse_repeated(f"{file}:1: the header", reader.fieldnames or ())
         try:
+            _refuse_repeated(f"{file}:1: the header", reader.fieldnames or ())
             for fields in reader:
                 where = f"{file}:{reader.line_num}"  # the row's last line
                 if None in fields or None in fields.values():

@@ -210,9 +210,7 @@ class RowReader:
             if choose_columns([*names], self.data.mapping, str(self.located)) == self.columns:
                 return
         named = ", ".join(map(json.dumps, new))
-        told = (
-            f"{named} stands in none of the first {FIRST_ROWS} rows, by which the columns were chosen: {self.columns}"
-        )
+        told = f"{named} is in none of the first {FIRST_ROWS} rows, which decide the columns: {self.columns}"
         hint = 'Name the columns in "field_mapping" of training.dataset, or put such a row first.'
         raise InputError(f"{raw.where}: {told}", hint)
 
@@ -293,7 +291,13 @@ def select(
                 for name, joined in hashes.items():
                     joined.append(b"".join(batch.hashes[name]))
                 bar.update(report.read)
-            _refuse_bad(one, report, bad_share)
+            if not report.read:
+                raise InputError(f"{one}: there are no rows", "Look at the file, and at the slice if there is one.")
+            if report.dropped.total() > bad_share * report.read:
+                remedy = "mend these rows, take them out, or write them by another prompt_template"
+                raise InputError(
+                    f"{one}: {report.bad()}", f"Up to {bad_share:.0%} are left out with a warning: {remedy}."
+                )
             readers.append(reader)
             reports.append(report)
     found_hashes = {name: np.frombuffer(b"".join(joined), "S16") for name, joined in hashes.items()}
@@ -303,14 +307,6 @@ def select(
     if ranked:
         _split(found, data.validation_share)
     return found
-
-
-def _refuse_bad(located: Located, report: RowReport, share: float) -> None:
-    if not report.read:
-        raise InputError(f"{located}: there are no rows", "Look at the file, and at the slice if there is one.")
-    if report.dropped.total() > share * report.read:
-        remedy = "mend these rows, take them out, or write them by another prompt_template"
-        raise InputError(f"{located}: {report.bad()}", f"Up to {share:.0%} are left out with a warning: {remedy}.")
 
 
 def _file_slices(located: Located) -> list[FileSlice]:

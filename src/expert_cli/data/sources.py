@@ -20,7 +20,7 @@ from typing import IO, NoReturn, TypeAlias
 
 import yaml
 
-from expert_cli._compat import default_patterns
+from expert_cli._compat import default_patterns, files_of_snapshot
 from expert_cli.config import data_sources
 from expert_cli.config.run_config import DataConfig, SourceSpec
 from expert_cli.errors import EnvironmentProblem, ExpertError, InputError
@@ -103,7 +103,7 @@ def locate_data(data: DataConfig, reporter: Reporter) -> LocatedData:
             raise InputError(data_sources.missing(spec), _ANOTHER)
         path, names = Path(spec.path), [spec.path]
         if spec.kind == "files":
-            names = _fitting(spec, reporter)
+            names = _fitting([file.as_posix() for file in matching(spec.path) if not is_folder(file)], spec, reporter)
         elif spec.kind == "folder":
             names = _split_of_folder(path, _names_below(path), spec, reporter)
         found = tuple(path / name for name in names)  # "/a" / "/b" is "/b"
@@ -123,8 +123,7 @@ def _names_below(folder: Path) -> list[str]:
     def stop(error: OSError) -> NoReturn:
         raise error
 
-    names: list[str] = []
-    seen: set[str] = set()
+    names, seen = list[str](), set[str]()
     for where, folders, files in os.walk(folder, onerror=stop, followlinks=True):
         is_new = (real := os.path.realpath(where)) not in seen
         seen.add(real)
@@ -143,7 +142,8 @@ def _hub(spec: SourceSpec, reporter: Reporter, *, offline: bool) -> Located:
     try:
         if forbidden := forbidden_by(asked=offline):
             folder = Path(fetch(local_files_only=True, allow_patterns=[]))
-            chosen = _split_of_folder(folder, _names_below(folder), spec, reporter)
+            chosen = _split_of_folder(folder, files_of_snapshot(folder) or _names_below(folder), spec, reporter)
+            fetch(local_files_only=True, allow_patterns=list(map(glob.escape, chosen)))  # or a file is missing
         else:
             # Asked first: snapshot_download silently uses the cache if the hub does not answer.
             info = HfApi().dataset_info(spec.path, revision=revision, timeout=_HUB_TIMEOUT_S)
@@ -156,41 +156,50 @@ def _hub(spec: SourceSpec, reporter: Reporter, *, offline: bool) -> Located:
     except HFValidationError as error:
         raise InputError(f'"{spec.path}" is neither a file nor the id of a hub data set', _ANOTHER) from error
     except Exception as error:  # the client's HTTP library, and so its errors, differ by version
-        why = (
-            f"the network may not be used ({forbidden}), and it is not in the cache" if forbidden else first_line(error)
-        )
+        absent = f"the network may not be used ({forbidden}), and not all of it is in the cache"
+        why = absent if forbidden else first_line(error)
         hint = f"It must be there, and open to you (hf auth login); --offline takes the cache. {_ANOTHER}"
         raise EnvironmentProblem(f'hub data set "{spec}": {why}', hint) from error
     return Located(spec, tuple(map(folder.joinpath, chosen)), folder.name)
 
 
 def _remote(spec: SourceSpec, reporter: Reporter, *, offline: bool) -> tuple[RemoteFile, ...]:
-    """The object at a URL, or the files of the split below it."""
+    """The object at a URL, the files of the split below it, or those that match a pattern."""
     if forbidden := forbidden_by(asked=offline):
-        raise EnvironmentProblem(
-            f"{spec.path}: the network may not be used ({forbidden})", "Copy the rows to this machine."
-        )
-    folder = StoredFolder(spec.path)
-    if info := folder.info():
+        told = f"{spec.path}: the network may not be used ({forbidden})"
+        raise EnvironmentProblem(told, "Copy the rows to this machine.")
+    url, *pattern = re.split(r"/(?=[^/]*[*?[])", spec.path, maxsplit=1)
+    folder = StoredFolder(url)
+    if not pattern and (info := folder.info()):
         split = data_sources.parse_split(spec.split).name
         data_sources.refuse_parts_of_a_file(str(spec), PurePosixPath(spec.path), split, spec.config)
         found, names = {"": info}, [""]
-    elif found := folder.list():
-        names = _split_of_folder(folder, list(found), spec, reporter)
-    else:
+    elif not (found := folder.list()):
         raise InputError(f"{folder}: no object has this name, and none lies below it", "Correct the URL.")
+    elif pattern:
+        names = _fitting(_matching(pattern[0], list(found)), spec, reporter)
+    else:
+        names = _split_of_folder(folder, list(found), spec, reporter)
     if not all(found[name].version for name in names):
         raise InputError(f"{folder}: its storage tells no version of a file", "Fetch it, and name the local file.")
     return tuple(RemoteFile(folder.url_of(name), found[name]) for name in names)
 
 
-def _fitting(spec: SourceSpec, reporter: Reporter) -> list[str]:
-    """The data files that match a user's pattern."""
-    names = sorted(file.as_posix() for file in matching(spec.path) if not is_folder(file))
-    files = list(filter(_holds_rows, names))
+def _matching(pattern: str, names: Iterable[str]) -> list[str]:
+    """The names that match a pattern, in which "*" does not match "/", without hidden ones."""
+    from fsspec.utils import glob_translate
+
+    fits = re.compile(glob_translate(pattern)).fullmatch
+    return [name for name in names if fits(name) and not _HIDDEN.search(name)]
+
+
+def _fitting(names: Sequence[str], spec: SourceSpec, reporter: Reporter) -> list[str]:
+    """The data files among those that match a user's pattern."""
+    files = sorted(filter(_holds_rows, names))
     if not files:
-        remedy = f"Rows are in files of {', '.join(data_sources.DATA_SUFFIXES)}."
-        raise InputError(f"{spec.path}: no file of rows fits this pattern", remedy)
+        raise InputError(
+            f"{spec.path}: no file of rows fits this pattern", f"Rows: {', '.join(data_sources.DATA_SUFFIXES)}."
+        )
     _name_unread(spec.path, set(names).difference(files), reporter)
     _require_one_format(files, spec.path)
     return files
@@ -227,7 +236,6 @@ def _splits(names: Sequence[str], folder: Path | StoredFolder, config: str) -> d
     """The files of each split by the rules of `datasets`; files that the README names in full need not exist."""
     from datasets.data_files import sanitize_patterns
     from datasets.utils.metadata import MetadataConfigs
-    from fsspec.utils import glob_translate
     from huggingface_hub.repocard import REGEX_YAML_BLOCK
 
     readme = b""
@@ -246,8 +254,7 @@ def _splits(names: Sequence[str], folder: Path | StoredFolder, config: str) -> d
         inside = posixpath.normpath(posixpath.join(chosen.get("data_dir") or "", pattern))
         if not glob.has_magic(inside):
             return [inside]
-        fits = re.compile(glob_translate(inside)).fullmatch  # "*" does not match "/"
-        return [name for name in names if fits(name) and _holds_rows(name) and not _HIDDEN.search(name)]
+        return list(filter(_holds_rows, _matching(inside, names)))
 
     written = chosen.get("data_files")
     patterns = default_patterns(resolve) if written is None else sanitize_patterns(written)

@@ -45,12 +45,13 @@ _SAME: Sequence[tuple[str, Any, tuple[Path_, str, Any]]] = (
     ("lora_target_linear", True, (CONFIG, "target_modules", "all-linear")),
     ("train_on_inputs", True, (CONFIG, "completion_only_loss", False)),
     ("train_on_inputs", False, (CONFIG, "completion_only_loss", True)),
+    ("assistant_only_loss", False, (CONFIG, "completion_only_loss", False)),
     ("attn_implementation", "sdpa", (CONFIG, "use_sdpa", True)),
     ("attn_implementation", "flash_attention_2", (CONFIG, "flash_attention_2", True)),
 )
 """Keys whose values have other forms here: key, value, and the equivalent here."""
 _ANYWAY = (
-    *(("adapter", "lora"), ("use_peft", True), ("bf16", "auto"), ("assistant_only_loss", False)),
+    *(("adapter", "lora"), ("use_peft", True), ("bf16", "auto")),
     *(("type", "chat_template"), ("type", "sharegpt"), ("type", "completion"), ("type", "input_output")),
 )
 """Keys and values that ask for what is always done here."""
@@ -105,6 +106,8 @@ def import_config(file: Path, home: Path) -> Imported:
     for where, key, value, places in keys:
         here = _here(key, value, places)
         why = unfit(_BLOCKS[here[0]], (*here[0], here[1]), here[2]) if here else ""
+        if here and here[0] == MAPPING and blocks[MAPPING].get(here[1], here[2]) != here[2]:
+            why = "names another column for another data set"
         if here and not why:
             block, name, value_here = here
             blocks[block][name] = value_here
@@ -172,6 +175,8 @@ def _source(entry: dict[str, Any], file: Path, home: Path) -> str:
 def _place(written: str, file: Path, home: Path) -> str:
     """Return an existing path relative to the manifest's folder, any other name (a hub id) unchanged."""
     found = next((place for place in (Path(written), file.parent / written) if written and place.exists()), None)
+    if found and found.absolute().drive != home.absolute().drive:  # no relative path leads to another drive of Windows
+        return found.absolute().as_posix()
     return Path(os.path.relpath(found, home)).as_posix() if found else written
 
 

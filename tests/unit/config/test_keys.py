@@ -72,6 +72,7 @@ CASES = [
     config("bf16", "adjusted", "no bfloat16", {"bf16": True}, {"compute.dtype": "fp32"}, machine=PLAIN_CPU),
     config("fp16", "adjusted", "bf16", {"fp16": True}, {"compute.dtype": "bf16"}),
     config("fp16", "applied", "fp32", {"fp16": False, "bf16": False}, {"compute.dtype": "fp32"}, machine=RTX_4090),
+    config("fp16", "adjusted", "this GPU has no bfloat16", {"fp16": False}, {"compute.dtype": "fp16"}, machine=T4),
     config("activation_checkpointing", "adjusted", "every layer", ATTENTION_ONLY, {"compute.checkpointing": "all"}),
     config("gradient_checkpointing", "adjusted", "all of them", {"gradient_checkpointing": "selective", **ATTENTION_ONLY},
            {"compute.checkpointing": "all"}),

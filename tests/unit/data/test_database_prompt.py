@@ -20,7 +20,8 @@ from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
 SCHEMA = """
 CREATE TABLE department (Department_ID INTEGER PRIMARY KEY, Name TEXT, Budget_in_Billions REAL);
 CREATE TABLE head (head_ID INT PRIMARY KEY, name VARCHAR(20), born_state TEXT, age INT);
-CREATE TABLE management (department_ID INT, head_ID INT, acting TEXT, PRIMARY KEY (department_ID, head_ID),
+-- who heads what; when is not known
+/* more; */ CREATE TABLE management (department_ID INT, head_ID INT, acting TEXT, PRIMARY KEY (department_ID, head_ID),
   FOREIGN KEY (head_ID) REFERENCES head(head_ID), FOREIGN KEY (department_ID) REFERENCES department(Department_ID));
 CREATE TABLE "order" ("Home Town" TEXT, "group" TEXT, "a(b,c)" TEXT, plain TEXT);
 CREATE TABLE unrelated (x1 TEXT, x2 TEXT);
@@ -146,6 +147,12 @@ def test_an_answer_adds_what_it_names_and_only_where_that_is_asked_for(file: Pat
 def test_texts_are_read_as_databases_are_without_values(file: Path) -> None:
     shown = schema_prompt(prompt(tables=2), "Which heads were born in california?", f"Here it is: {SCHEMA}", None)
     assert shown == HEADS.replace(" = 'California'", "")
+
+
+def test_a_reference_that_names_no_columns_is_to_the_primary_key_in_its_order() -> None:
+    text = "CREATE TABLE p (a, b, c, PRIMARY KEY (c, a)); CREATE TABLE q (x, y, FOREIGN KEY (x, y) REFERENCES p);"
+    joins = schema_prompt(prompt(style="joins"), "Which?", text, None).partition("Joins:\n")[2]
+    assert joins == "q.x = p.c\nq.y = p.a"
 
 
 @pytest.mark.parametrize(

@@ -148,6 +148,7 @@ def test_each_row_is_named_with_its_place(tmp_path: Path, name: str, content: An
         ("x.json", b'[{"a": 1},\n{"a" 2}]', r"x\.json:2: not valid JSON: expected `:`"),
         ("x.json", b'[{"a": 1, "a": 2}]', 'Detected duplicate key "a"'),
         ("x.csv", b'q,q\n1,2\n', r'x\.csv:1: the header names "q" more than once'),
+        ("x.csv", b'"q"x,a\n1,2\n', r"x\.csv:1: not valid CSV: ',' expected after"),
         ("x.csv", b'q,a\n1,"2\n', r"x\.csv:2: not valid CSV: unexpected end of data"),
         ("x.arrow", b"ARROW1 no", r"x\.arrow: damaged, or no \.arrow file"),
         ("x.parquet", b"PAR1", r"x\.parquet: damaged, or no \.parquet file"),

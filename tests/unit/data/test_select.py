@@ -82,7 +82,7 @@ def test_a_known_column_that_appears_later_is_refused_by_its_place(tmp_path: Pat
     assert len(answers(data_of(rows_of(tmp_path / "rows.jsonl", *rows)))) == 300
     rows[260] = {**rows[260], "context": "c"}
     spec = rows_of(tmp_path / "rows.jsonl", *rows)
-    with pytest.raises(InputError, match=r'rows.jsonl:261: "context" stands in none of the first 200 rows') as caught:
+    with pytest.raises(InputError, match=r'rows.jsonl:261: "context" is in none of the first 200 rows') as caught:
         answers(data_of(spec))
     assert "field_mapping" in caught.value.hint
     assert len(answers(data_of(spec, mapping=ColumnMapping(instruction="question", response="answer")))) == 300

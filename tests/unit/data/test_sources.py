@@ -134,7 +134,7 @@ def test_the_hub_clients_cache_serves_without_a_network(tmp_path: Path, monkeypa
     )
     for written, told in {
         "org/rows": r"data/2\.jsonl, which is not there",
-        "org/rows@v2": '"org/rows@v2": .* it is not in the cache',
+        "org/rows@v2": '"org/rows@v2": .* not all of it is in the cache',
         "my data": '"my data" is neither a file nor the id of a hub data set',
     }.items():
         with pytest.raises(ExpertError, match=told):
@@ -152,6 +152,9 @@ def test_of_the_hub_one_split_is_fetched(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(EnvironmentProblem, match="org/rows"):
         located("org/rows", offline=False)
     assert located("org/rows") == found
+    found.files[-1].unlink()
+    with pytest.raises(EnvironmentProblem, match="not all of it is in the cache"):
+        located("org/rows")
 
 
 def test_a_url_names_objects_unread(bucket: str, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,6 +168,8 @@ def test_a_url_names_objects_unread(bucket: str, s3_server: S3Server, monkeypatc
     for written, names in {
         "x.parquet": ["x.parquet/1.parquet"],
         "some/": ["some/train-10.jsonl", "some/train-2.jsonl"],
+        "some/train-1*.jsonl": ["some/train-10.jsonl"],
+        "*/valid.jsonl": ["some/valid.jsonl"],
     }.items():
         assert list(map(str, located(f"{bucket}/{written}", offline=False).files)) == [f"{bucket}/{n}" for n in names]
     (file,) = located(f"{bucket}/rows.jsonl", offline=False).files

@@ -73,6 +73,7 @@ def test_a_whole_configuration(tmp_path: Path) -> None:
         (AXOLOTL, "peft_use_dora: true", {"adapter_type": "dora"}),
         (AXOLOTL, "default_system_message: Be brief.", {"system_prompt": "Be brief."}),
         (AXOLOTL, "deepspeed:\nspecial_tokens:\nlora_mlp_kernel: false", {}),
+        (TRL, "assistant_only_loss: false", {"completion_only_loss": False}),
         (TRL, "max_length: 4096", {"max_seq_length": 4096}),
         (TRL, "report_to: [wandb, tensorboard]", {"report_to": ["wandb", "tensorboard"]}),
     ],
@@ -120,6 +121,11 @@ def test_where_rows_come_from(tmp_path: Path) -> None:
         ("deepspeed: zero3.json", "deepspeed", "not carried over"),
         ("batch_size: 64", "batch_size", "not carried over"),
         ("val_set_size: 200", "val_set_size", "validation_split must be less than 1, is 200"),
+        (
+            "datasets: [{path: a, field_messages: turns}, {path: b, field_messages: said}]",
+            "datasets[1].field_messages",
+            "messages names another column for another data set",
+        ),
         ("datasets: [{path: c/t, train_on_eos: none}]", "datasets[0].train_on_eos", "not carried over"),
     ],
 )

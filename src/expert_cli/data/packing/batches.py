@@ -191,8 +191,7 @@ class Collator:
             parts = [*packs, _padding(max(0, tokens - real), self.pad_id, longest)]
             joined = {name: torch.cat([part[name] for part in parts])[None] for name in FIELDS}
         else:
-            rows = [row for pack in packs for row in documents_of(pack)] if self.layout == "rows" else []
-            rows = rows or [*packs]  # a process without a pack
+            rows = [row for pack in packs for row in (documents_of(pack) if self.layout == "rows" else [pack])] or packs
             longest = max(1, *(len(row["input_ids"]) for row in rows))
             pairs = [(row, _padding(longest - len(row["input_ids"]), self.pad_id, longest)) for row in rows]
             joined = {

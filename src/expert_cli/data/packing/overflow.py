@@ -10,9 +10,6 @@ from expert_cli.data.store.store_files import Documents
 from expert_cli.errors import InputError
 from expert_cli.manifest.keys.loader import Overflow
 
-Tokens = tuple[NDArray[np.int32], NDArray[np.bool_]]
-"""Token ids, and whether each is trained."""
-
 
 def fitted(documents: Documents, capacity: int, overflow: Overflow) -> Pieces:
     """Return documents that fit into `capacity`.

@@ -107,7 +107,8 @@ class Template:
             shape = tuple([turn["role"] for turn in row.messages]), tuple(row.trained)
             is_new = shape not in self._shapes
             try:
-                quick = None if any(map(self._is_odd, contents)) else self._filled(row, contents, shape)
+                is_odd = any(self._literals.search(said) or _compat.is_marked(said) for said in contents)
+                quick = None if is_odd else self._filled(row, contents, shape)
                 if quick is None or is_new or number % 500 == 0:
                     real = self._of_row(row, contents)
                     if quick not in (None, real):  # the template depends on the contents
@@ -147,13 +148,9 @@ class Template:
             return parts, not blanks
         return None
 
-    def _is_odd(self, said: str) -> bool:
-        """Whether the template may react to this text, or it contains control tokens or marks."""
-        return bool(self._literals.search(said)) or _compat.is_marked(said)
-
     @cached_property
     def _literals(self) -> re.Pattern[str]:
-        """Finds control tokens, and strings in the template that it may search for in contents."""
+        """Finds control tokens, and strings of the template: it may search for them in contents, and react."""
         texts = {text.strip() for text in _compat.template_literals(self.jinja)}
         tokens = filter(self._control.fullmatch, self.tokenizer.added_tokens_encoder)
         return re.compile(mask.any_of({*tokens, *(text for text in texts if len(text) > 2 and not text.isalnum())}))
