@@ -79,6 +79,8 @@ CASES: dict[str, dict[str, Any]] = {
         "batch_size": 12,
     },
     "evaluations, best": {"eval_steps": 1, "load_best_model_at_end": True, "learning_rate": 0.3},
+    "by evaluations": {"lr_scheduler": "reduce_lr_on_plateau", "lr_scheduler_kwargs": {"patience": 0}, "eval_steps": 1},
+    "greedy": {"lr_scheduler": "greedy", "lr_scheduler_kwargs": {"patience": 1}, "eval_steps": 1},
     "other packs in every epoch": {"max_steps": None, "epochs": 3, "batch_size": 2},
 }
 

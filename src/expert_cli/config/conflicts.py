@@ -16,7 +16,7 @@ from expert_cli.manifest.json_text import Path_
 from expert_cli.manifest.key import GrammarType
 from expert_cli.manifest.keys.dataset import Dataset, Filters
 from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, EXECUTION_ACCURACY
-from expert_cli.manifest.keys.optim import SCHEDULERS
+from expert_cli.manifest.keys.optim import BY_EVALUATIONS, SCHEDULERS
 from expert_cli.manifest.keys.rft import Rft
 from expert_cli.manifest.schema import ROPE_NUMBERS, Base, EvaluationBlock
 from expert_cli.manifest.training_config import TrainingConfig
@@ -127,8 +127,13 @@ def _of_saving(config: TrainingConfig, evaluation: EvaluationBlock) -> Iterator[
     if config.save_strategy == "no" and config.save_every:
         message = f'save_strategy "no" and save_every "{config.save_every}" contradict each other'
         yield "save_every", message, "remove one of the two"
+    judged = config.load_best_model_at_end or config.early_stopping_patience
+    of_loss = config.eval_strategy != "no" and (config.eval_strategy or config.eval_steps or judged)
+    if config.lr_scheduler in BY_EVALUATIONS and not (of_loss or evaluation.every_steps):
+        message = f"lr_scheduler {config.lr_scheduler} goes by evaluations, and nothing asks for one"
+        yield "lr_scheduler", message, 'write "eval_strategy": "steps" and "eval_steps"'
     asks = "load_best_model_at_end" if config.load_best_model_at_end else "early_stopping_patience"
-    if not (config.load_best_model_at_end or config.early_stopping_patience):
+    if not judged:
         return
     by_loss = config.metric_for_best_model != EXECUTION_ACCURACY
     if not by_loss and not evaluation.every_steps:

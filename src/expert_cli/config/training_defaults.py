@@ -14,7 +14,7 @@ from expert_cli.manifest.key import GrammarType, Strategy, declared, information
 from expert_cli.manifest.keys.compute import DeviceName
 from expert_cli.manifest.keys.loader import OVERFLOWS, LoaderConfig, Packing
 from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, EXECUTION_ACCURACY, LogSaveEvalConfig, seconds_of
-from expert_cli.manifest.keys.optim import OptimConfig
+from expert_cli.manifest.keys.optim import BY_EVALUATIONS, OptimConfig
 from expert_cli.manifest.keys.peft import AdapterConfig
 from expert_cli.manifest.keys.rft import Rft, RftConfig
 from expert_cli.manifest.schema import Base, Decoding, EvaluationBlock
@@ -95,6 +95,9 @@ def optim(config: Config) -> OptimConfig:
         config.put("lr_scheduler", kind, kind, "a warm-up is asked for, which transformers' constant drops")
     else:
         kind = config["lr_scheduler"]
+    if kind in BY_EVALUATIONS:
+        steps = share = 0
+        config.leave(f"lr_scheduler {kind} has no warm-up by steps", "warmup_steps", "warmup_ratio")
     return config.block(
         OptimConfig,
         epochs=epochs,

@@ -11,6 +11,7 @@ from expert_cli.config.run_config import RunConfig
 from expert_cli.errors import EnvironmentProblem
 from expert_cli.hardware.machine import has_package
 from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS
+from expert_cli.manifest.keys.optim import BY_EVALUATIONS
 from expert_cli.training.checkpoint import LEAST
 
 REPORT_PACKAGES = {"azure_ml": "azureml", "flyte": "flytekit"}  # the others have the names of their packages
@@ -25,18 +26,18 @@ def training_arguments(run: RunConfig, checkpoints: Path, **more: Any) -> Traini
     optim, watch, compute, loader = run.optim, run.watch, run.compute, run.loader
     # If checkpoints are saved by time alone, the best step is saved when it is found.
     by_time = watch.load_best_model_at_end and watch.save_strategy == "no"
+    is_rising = optim.scheduler in BY_EVALUATIONS and watch.metric != EVAL_LOSS
     settings = {
         "output_dir": str(checkpoints),
         "seed": run.seed,
         "num_train_epochs": optim.epochs,
         "max_steps": optim.max_steps,
         "per_device_train_batch_size": optim.batch_size,
-        "per_device_eval_batch_size": optim.batch_size,
         "gradient_accumulation_steps": optim.gradient_accumulation_steps,
         "learning_rate": optim.learning_rate,
         # one_cycle is created in trainer.py; the Trainer only needs a known name.
         "lr_scheduler_type": "constant" if optim.scheduler == "one_cycle" else optim.scheduler,
-        "lr_scheduler_kwargs": dict(optim.scheduler_kwargs),
+        "lr_scheduler_kwargs": dict(optim.scheduler_kwargs) | ({"mode": "max"} if is_rising else {}),
         "warmup_steps": optim.warmup,
         "weight_decay": optim.weight_decay,
         "max_grad_norm": optim.max_grad_norm,

@@ -25,6 +25,7 @@ REFUSED: list[tuple[str, str, dict[str, Any]]] = [
     ("config.fp16", "fp16 and bf16 are both true", {"config": {"fp16": True, "bf16": True}}),
     ("config.lr_scheduler_kwargs", "num_cycles",
      {"config": {"lr_scheduler": "linear", "lr_scheduler_kwargs": {"num_cycles": 3}}}),
+    ("config.lr_scheduler", "greedy goes by evaluations", {"config": {"lr_scheduler": "greedy"}}),
     ("config.eval_strategy", '"no" leaves load_best_model_at_end', {"config": {**BEST, "eval_strategy": "no"}}),
     ("config.greater_is_better", "would choose the worst by metric_for_best_model eval_loss",
      {"config": {**BEST, "greater_is_better": True}}),

@@ -83,6 +83,8 @@ CASES = [
     config("cuda_graph_warmup_steps", "adjusted", "proven on the first micro-batch", GRAPHS, machine=H200),
     config("warmup_steps", "adjusted", "warmup_ratio decides", {"warmup_steps": 0, "warmup_ratio": 0.1},
            {"optim.warmup": 0.1}),
+    config("warmup_steps", "not_used", "lr_scheduler greedy has no warm-up",
+           {"lr_scheduler": "greedy", "eval_steps": 9, "warmup_steps": 3}, {"optim.warmup": 0.0}),
     config("lr_scheduler", "adjusted", "constant_with_warmup", {"lr_scheduler": "constant", "warmup_steps": 3}),
     config("flash_attention_2", "applied", "by fused kernels", {"flash_attention_2": True}, machine=H200),
     config("flash_attention_2", "adjusted", "needs an NVIDIA GPU", {"flash_attention_2": True}),

@@ -22,7 +22,10 @@ SCHEDULERS: dict[str, frozenset[str]] = {
     "cosine_warmup_with_min_lr": frozenset({"num_cycles", "min_lr", "min_lr_rate", "warmup_lr_rate"}),
     "warmup_stable_decay": frozenset({"num_decay_steps", "num_stable_steps", "min_lr_ratio", "num_cycles"}),
     "one_cycle": frozenset({"pct_start", "div_factor", "final_div_factor", "three_phase"}),
+    "reduce_lr_on_plateau": frozenset({"factor", "patience", "threshold", "cooldown"}),
+    "greedy": frozenset({"factor", "patience", "threshold", "cooldown", "warmup"}),
 }
+BY_EVALUATIONS = ("reduce_lr_on_plateau", "greedy")
 OPTIMIZERS = (
     *("adamw_torch", "adamw_torch_fused", "adamw_8bit", "adamw_bnb_8bit"),
     *("paged_adamw", "paged_adamw_32bit", "paged_adamw_8bit", "adafactor"),
