@@ -183,12 +183,14 @@ def decide(
 
 def _device(config: Settings[TrainingConfig], merged: Merged, machine: Machine) -> DeviceName:
     """Return the device of a run. Raises EnvironmentProblem if it is not available."""
-    device = machine.device if config["device"] == "auto" else config["device"]
+    written = config["device"]
+    device = machine.device if written == "auto" else "cuda" if written == "rocm" else written
     if device == "cuda" and machine.device == "cpu":
         option = "--device" if merged.origins.get("device") == "--device" else "device"
         hint = machine.first_words or "use --device cpu, or a machine with an NVIDIA GPU"
         raise EnvironmentProblem(f"{option} cuda: no usable GPU", hint)
-    return cast(DeviceName, config.put("device", device))
+    reason = "PyTorch calls AMD's GPUs cuda, too" if written == "rocm" else ""
+    return cast(DeviceName, config.put("device", device, reason=reason))
 
 
 def missing_data(config: RunConfig) -> list[str]:

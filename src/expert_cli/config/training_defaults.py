@@ -14,7 +14,7 @@ from expert_cli.manifest.key import GrammarType, Strategy, declared, information
 from expert_cli.manifest.keys.compute import DeviceName
 from expert_cli.manifest.keys.loader import OVERFLOWS, LoaderConfig, Packing
 from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, EXECUTION_ACCURACY, LogSaveEvalConfig, seconds_of
-from expert_cli.manifest.keys.optim import BY_EVALUATIONS, OptimConfig
+from expert_cli.manifest.keys.optim import BY_EVALUATIONS, OLD_OPTIMIZERS, OptimConfig
 from expert_cli.manifest.keys.peft import AdapterConfig
 from expert_cli.manifest.keys.rft import Rft, RftConfig
 from expert_cli.manifest.schema import Base, Decoding, EvaluationBlock
@@ -98,8 +98,10 @@ def optim(config: Config) -> OptimConfig:
     if kind in BY_EVALUATIONS:
         steps = share = 0
         config.leave(f"lr_scheduler {kind} has no warm-up by steps", "warmup_steps", "warmup_ratio")
+    name = OLD_OPTIMIZERS.get(config["optim"], config["optim"])
     return config.block(
         OptimConfig,
+        optim=config.put("optim", name, reason="" if name == config["optim"] else "AdEMAMix is no longer offered"),
         epochs=epochs,
         max_steps=max_steps or -1,
         scheduler=kind,

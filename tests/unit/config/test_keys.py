@@ -12,7 +12,7 @@ from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.hardware.machine import Machine
 from tests import manifests
-from tests.machines import CPU, H200, PLAIN_CPU, RTX_4090, T4
+from tests.machines import CPU, H200, MI300X, PLAIN_CPU, RTX_4090, T4
 
 
 class Told(NamedTuple):
@@ -85,6 +85,8 @@ CASES = [
            {"optim.warmup": 0.1}),
     config("warmup_steps", "not_used", "lr_scheduler greedy has no warm-up",
            {"lr_scheduler": "greedy", "eval_steps": 9, "warmup_steps": 3}, {"optim.warmup": 0.0}),
+    config("optim", "adjusted", "AdEMAMix", {"optim": "ademamix_8bit"}, {"optim.optim": "adamw_8bit"}),
+    config("device", "adjusted", "AMD's GPUs", {"device": "rocm"}, {"compute.device": "cuda"}, machine=MI300X),
     config("lr_scheduler", "adjusted", "constant_with_warmup", {"lr_scheduler": "constant", "warmup_steps": 3}),
     config("flash_attention_2", "applied", "by fused kernels", {"flash_attention_2": True}, machine=H200),
     config("flash_attention_2", "adjusted", "needs an NVIDIA GPU", {"flash_attention_2": True}),

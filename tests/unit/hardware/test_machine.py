@@ -231,7 +231,7 @@ EVERY = pytest.mark.parametrize("device", DEVICES.values(), ids=DEVICES.keys())
 
 def test_the_registry_and_the_manifest_know_the_same_names() -> None:
     assert tuple(DEVICES) == get_args(DeviceName) == tuple(OF_DEVICES)
-    assert get_args(DeviceChoice) == ("auto", *DEVICES)
+    assert get_args(DeviceChoice) == ("auto", *DEVICES, "rocm")
 
 
 @EVERY

@@ -8,7 +8,7 @@ from typing import Literal
 from expert_cli.manifest.key import Dtype, NotNegative, Strict, adjusted, always, key
 
 DeviceName = Literal["cpu", "cuda"]
-DeviceChoice = Literal["auto", "cpu", "cuda"]
+DeviceChoice = Literal["auto", "cpu", "cuda", "rocm"]
 Attention = Literal["fused", "eager", "rows"]
 Checkpointing = Literal["off", "all"]
 Compiler = Literal["inductor", "aot_eager", "eager"]
@@ -41,7 +41,7 @@ class ComputeKeys(Strict):
     """What may be written of how a step is computed."""
 
     device: DeviceChoice | None = key("auto", "trains on {}", why="a GPU is faster where there is one")
-    """Training device: a GPU (cuda, also for AMD's), or the CPU. auto: a GPU if there is one."""
+    """Training device: a GPU (cuda, also for AMD's; rocm is its old name), or the CPU. auto: a GPU if there is one."""
     fp16: bool | None = key(None, "trains in {}")
     """Train in half precision (GPU)."""
     bf16: bool | None = key(None, "trains in {}", why="what this machine does well; fp32's range at half its memory")

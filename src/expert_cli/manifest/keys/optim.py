@@ -32,6 +32,13 @@ OPTIMIZERS = (
     *("lion_32bit", "lion_8bit", "paged_lion_32bit", "paged_lion_8bit"),
     *("rmsprop", "rmsprop_bnb", "rmsprop_bnb_8bit", "sgd", "adagrad"),
 )
+OLD_OPTIMIZERS = {
+    "ademamix": "adamw_torch_fused",
+    "ademamix_8bit": "adamw_8bit",
+    "paged_ademamix_32bit": "paged_adamw_32bit",
+    "paged_ademamix_8bit": "paged_adamw_8bit",
+}
+"""Names of earlier versions, and the optimizer that takes their place."""
 WITHOUT_WAITS = frozenset({"adamw_torch", "adamw_torch_fused", "adafactor", "rmsprop", "sgd", "adagrad"})
 """The others are bitsandbytes', whose step waits for the GPU after every parameter (0.50.2: Optimizer8bit.step): the adapter is
 one."""
@@ -85,10 +92,10 @@ class OptimKeys(Strict):
     """Rows of each device in a micro-step."""
     gradient_accumulation_steps: Positive | None = key(1, _ROWS, why="LoRA learns more by more steps than larger ones")
     """Micro-steps of an optimizer step."""
-    optim: Literal[OPTIMIZERS] | None = key(  # type: ignore[valid-type]
+    optim: Literal[*OPTIMIZERS, *OLD_OPTIMIZERS] | None = key(  # type: ignore[valid-type]
         "adamw_torch_fused", _optimizer, why="the fastest one, exact, and an adapter's states are small"
     )
-    """Optimizer."""
+    """Optimizer; AdEMAMix becomes AdamW."""
     neftune_noise_alpha: PositiveNumber | None = key(None, "noise on the embeddings")
     """Noise on the embeddings (NEFTune)."""
 
