@@ -31,7 +31,7 @@ from expert_cli.config.run_config import RunConfig
 from expert_cli.data.store.store_files import drawn_prompts
 from expert_cli.errors import IntegrityError
 from expert_cli.inference import expert as experts
-from expert_cli.inference.expert_config import GenerationConfig, decoding_for, decoding_of
+from expert_cli.inference.expert_config import GenerationConfig, decoding_for
 from expert_cli.inference.generate import Request, generate
 from expert_cli.inference.prompts import PromptRenderer, trained_renderer
 from expert_cli.manifest.key import Dtype, Quantization
@@ -64,15 +64,15 @@ def save_adapter(
     by: PromptRenderer,
     plan: Plan,
     done: Mapping[str, Any],
-    spaces: tuple[str, str],
+    decoding: GenerationConfig,
 ) -> str:
-    """Write the adapter folder atomically; return the hash of its weights. spaces: separators of JSON answers."""
+    """Write the adapter folder atomically; return the hash of its weights."""
     paths = RunPaths(plan.run.output)
     beside = paths.adapter.with_name(".adapter.tmp")
     files.remove(beside)  # left by a killed run
     model.save_pretrained(str(beside), safe_serialization=True)
     write_text(beside / "README.md", cards.model_card(plan, done, source.address))
-    describe(beside, plan.run, source, by, decoding_of(plan.loaded.manifest, spaces), cards.PROMPT)
+    describe(beside, plan.run, source, by, decoding, cards.PROMPT)
     files.sync_folder(beside)
     files.remove(paths.adapter)
     beside.rename(paths.adapter)

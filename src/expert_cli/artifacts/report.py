@@ -34,8 +34,12 @@ def write_report(run_dirs: Sequence[Path], to: Path) -> list[Ending]:
         raise InputError(f"{len(run_dirs)} runs: a report shows 1 to {MAX_RUNS}", "name fewer folders")
     found = [_read_run(metrics.require_run(folder)) for folder in run_dirs]
     twice = len({run.expert for run in found}) < len(found)
-    above = os.path.commonpath([run.folder for run in found]) if len({run.folder.drive for run in found}) == 1 else ""
-    names = [f"{run.expert} ({run.folder.relative_to(above).as_posix()})" if twice else run.expert for run in found]
+    folders, drives = [run.folder for run in found], {run.folder.drive for run in found}
+    if len(drives) == 1:
+        above = os.path.commonpath(folders)
+        folders = [folder.relative_to(above) for folder in folders]
+    named = zip(found, folders, strict=True)
+    names = [f"{run.expert} ({folder.as_posix()})" if twice else run.expert for run, folder in named]
     runs = list(zip(names, found, strict=True))
     logged = dict.fromkeys(name for run in found for line in run.lines for name in line)
     charts = []

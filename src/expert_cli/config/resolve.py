@@ -88,10 +88,9 @@ def merge(loaded: LoadedManifest, base: Base, index: int | None, overrides: Over
     def lay(layer: dict[str, Any], origin: str) -> None:
         for key, value in layer.items():
             name = TrainingConfig.old_names.get(key, key)
-            before = values.pop(name, None)
-            if value is not None:  # null: as if it were not written
-                values[name] = value
-            if value is not None or before is not None:
+            if value is not None:
+                values[name], origins[name] = value, origin
+            elif name == "save_total_limit" and values.pop(name, None):  # null keeps all; of other keys it says nothing
                 origins[name] = origin
 
     if base.adapters:

@@ -215,7 +215,7 @@ def _steps(config: Config, save: Strategy, evaluate: Strategy, every: int | None
         config.leave(f'the strategy is "{evaluate}"', "eval_steps")
     if save == "steps" and evaluate != "steps" and not written.save_steps:
         config.put("eval_steps", save_steps, f"a checkpoint every {save_steps} steps: save_steps is not written")
-    if evaluate == "steps" and save != "steps" and not written.eval_steps:
+    if evaluate == "steps" and save != "steps" and not (every or written.eval_steps):
         config.put("save_steps", eval_steps, f"an evaluation every {eval_steps} steps: eval_steps is not written")
     return save_steps if save == "steps" else default, eval_steps if evaluate == "steps" else default
 

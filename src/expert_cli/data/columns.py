@@ -73,8 +73,7 @@ class Columns:
 
     def unread(self, names: Iterable[str]) -> list[str]:
         """Return those of `names` that are not read."""
-        read = {*list(vars(self).values())[1:-1], *self.media}
-        return [name for name in names if name not in read]
+        return [name for name in names if name not in {*list(vars(self).values())[1:-1], *self.media}]
 
 
 def choose_columns(names: Sequence[str], mapping: ColumnMapping, where: str) -> Columns:

@@ -61,7 +61,7 @@ class Row:
 
     messages: for the chat template; trained: which of them carry loss. input: is appended to the last question by the
     template. Without messages the row is a formatted document: a text, or segments (text, trained). is_pair: read from columns
-    of question and answer. unread: keys of messages, and turns, that are not read.
+    of question and answer. given: the row's own input, if a database is shown instead. unread: keys and turns not read.
     """
 
     where: str
@@ -74,6 +74,7 @@ class Row:
     text: str = ""
     segments: Sequence[tuple[str, bool]] = ()
     is_pair: bool = False
+    given: str | None = None
     unread: Set[str] = frozenset()
 
     @property

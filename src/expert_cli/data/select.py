@@ -168,7 +168,7 @@ class RowReader:
             if self.ranked:
                 hashes["ranks"].append(digest(f"{self.data.seed}:{said}"))
             if self.asked:
-                hashes["asked"].append(asked_hash(*row.question))
+                hashes["asked"].append(asked_hash(row.question[0], row.input if row.given is None else row.given))
         return documents
 
     def _encoded(self, batch: RowBatch, documents: list[list[Document]]) -> RowBatch:
@@ -187,6 +187,7 @@ class RowReader:
             if not row.is_pair or [turn["role"] for turn in row.messages[-2:]] != ["user", "assistant"]:
                 raise BadRow("it does not end with one question and its answer, so no schema_prompt")
             file = shown.file_named(row.database) if row.database else None
+            row.given = row.input
             row.input = schema_prompt(shown, row.messages[-2]["content"], row.input, file, row.answer)
         return row
 

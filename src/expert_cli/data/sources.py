@@ -166,8 +166,7 @@ def _hub(spec: SourceSpec, reporter: Reporter, *, offline: bool) -> Located:
 def _remote(spec: SourceSpec, reporter: Reporter, *, offline: bool) -> tuple[RemoteFile, ...]:
     """The object at a URL, the files of the split below it, or those that match a pattern."""
     if forbidden := forbidden_by(asked=offline):
-        told = f"{spec.path}: the network may not be used ({forbidden})"
-        raise EnvironmentProblem(told, "Copy the rows to this machine.")
+        raise EnvironmentProblem(f"{spec.path}: the network may not be used ({forbidden})", "Copy the rows here.")
     url, *pattern = re.split(r"/(?=[^/]*[*?[])", spec.path, maxsplit=1)
     folder = StoredFolder(url)
     if not pattern and (info := folder.info()):

@@ -158,6 +158,8 @@ def _run_answers(audit: Audit, report: Reporter) -> None:
                     audit.add("does_not_run", row.where, fault, row.answer)
             except Stopped as stopped:
                 left[f"{stopped.kind}: {stopped.detail}"] += 1
+            except InputError as error:  # of the row's database
+                audit.add("does_not_run", row.where, error.message, row.answer)
     left[f"of programs {PROGRAMS} are parsed"] = len(audit.rows) - len(rows)
     if count := left.total():
         reasons = "; ".join(f"{n:,} ({reason})" for reason, n in (+left).most_common(3))
@@ -234,7 +236,10 @@ def _check_texts(audit: Audit) -> None:
         if row.messages and (fault := prompt_in_answer(row.question[0], row.answer)):
             audit.add("prompt_in_answer", row.where, fault, row.answer[-200:])
         question = row.question[0]
-        for case in asked.get(asked_hash(*row.question), ()) if question.strip() else ():
+        ways = dict.fromkeys(
+            (asked_hash(*row.question), asked_hash(question, row.input))
+        )  # a case has no system message
+        for case in [case for way in ways for case in asked.get(way, ())] if question.strip() else ():
             audit.add("leak", row.where, f"case {case.id} of {case.where}", question)
 
 

@@ -41,7 +41,9 @@ def extract(text: str, fences: Collection[str]) -> str:
     if single := _ONE_LINE.fullmatch(text.strip()):
         first, _, rest = single[1].partition(" ")
         return (rest if first.lower() in (*fences, *_UNMARKED) else single[1]).strip()
-    blocks = [(" ".join(block["mark"].lower().split()[:1]), block["code"]) for block in _BLOCK.finditer(text)]
-    marked = [code for mark, code in blocks if mark in fences]
-    bare = [code for mark, code in blocks if mark in _UNMARKED]
-    return (marked or bare or [text])[-1].strip()
+    blocks = [(" ".join(block["mark"].lower().split()[:1]), block) for block in _BLOCK.finditer(text)]
+    marked = [block["code"] for mark, block in blocks if mark in fences]
+    bare = [block for mark, block in blocks if mark in _UNMARKED]
+    if bare and not bare[-1]["code"].strip() and (before := text[: bare[-1].start()].strip()) and len(blocks) == 1:
+        return before  # the prompt opened the block that ends here
+    return (marked or [block["code"] for block in bare] or [text])[-1].strip()

@@ -46,8 +46,10 @@ class Graph:
 def read_graph(text: str) -> Graph | None:
     """Return the graph in a prompt, written as `Label {name}` and `(:A)-[:T]->(:B)`, or as lists; None for none."""
     graph = Graph()
-    for label, properties in _ENTRY.findall(text):
-        graph.labels[label] = _properties(properties)
+    for entry in _ENTRY.finditer(text):
+        above = [heading[1].lower() for heading in _HEADING.finditer(text, 0, entry.start()) if heading[1]]
+        of_kind = graph.types if above[-1:] == ["relationship"] else graph.labels
+        of_kind[entry[1]] = _properties(entry[2])
     shown, current = graph.labels, list[str]()
     for heading, name, listed in _HEADING.findall(text):
         if heading:

@@ -27,7 +27,8 @@ _PIECE = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`[^`]*`|\[[^\]]*\]|--[^
 _COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
 _FIRST = re.compile(rf"\s*({_NAME}|[\w$]+)")
 _CONSTRAINT = re.compile(
-    r"\s*(?:(?:PRIMARY|FOREIGN)\s+KEY\b|CONSTRAINT\s|(?:UNIQUE|CHECK|EXCLUDE|KEY|INDEX)\s*[(\w\"`\[]*\s*\(|LIKE\s+\w+\s*$|FULLTEXT\s)",
+    r"\s*(?:(?:PRIMARY|FOREIGN)\s+KEY\b|CONSTRAINT\s|LIKE\s+\w+\s*$|FULLTEXT\s"
+    r"|(?:UNIQUE\s+)?(?:UNIQUE|CHECK|EXCLUDE|KEY|INDEX)\b\s*[\w\"`\[\]]*\s*\((?!\s*\d+\s*[,)]))",  # no key VARCHAR(50)
     re.IGNORECASE,
 )
 _MADE = re.compile(

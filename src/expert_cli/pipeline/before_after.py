@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from expert_cli.config.plan import Plan
 from expert_cli.errors import EnvironmentProblem, InputError
-from expert_cli.inference.expert_config import decoding_of, generation_config
+from expert_cli.inference.expert_config import GenerationConfig, generation_config
 from expert_cli.pipeline.options import RunOptions
 from expert_cli.utils.reporter import NullReporter, Reporter
 from expert_cli.utils.text import plural
@@ -36,14 +36,14 @@ def choose(plan: Plan, report: Reporter, options: RunOptions) -> list[EvalCase]:
     return drawn
 
 
-def ask(model: Any, cases: Cases, renderer: PromptRenderer, plan: Plan, report: Reporter) -> Answers:
+def ask(model: Any, cases: Cases, renderer: PromptRenderer, decoding: GenerationConfig, report: Reporter) -> Answers:
     """Let the model answer greedily in one batch, and judge the answers."""
     if not cases:
         return []
     from expert_cli.evaluation.evaluate import Answering, write_answers
 
     report.info(f"answering {plural(len(cases), 'prompt')}")
-    settings = generation_config(decoding_of(plan.loaded.manifest), NEW_TOKENS, len(cases))
+    settings = generation_config(decoding, NEW_TOKENS, len(cases))
     return write_answers(model, renderer, Answering("", cases, settings, NullReporter())).answers
 
 
@@ -57,12 +57,17 @@ def cases_while_training(plan: Plan, report: Reporter, options: RunOptions) -> l
 
 
 def accuracy(
-    model: Any, renderer: PromptRenderer, plan: Plan, report: Reporter, options: RunOptions, cases: Cases
+    model: Any,
+    cases: Cases,
+    renderer: PromptRenderer,
+    decoding: GenerationConfig,
+    report: Reporter,
+    options: RunOptions,
 ) -> float:
     """Let the model as it is answer cases, and return the share that is right."""
     from expert_cli.evaluation.evaluate import Answering, write_answers
 
-    settings = generation_config(decoding_of(plan.loaded.manifest), device=plan.run.compute.device)
+    settings = generation_config(decoding, device=model.device.type)
     answering = Answering("", cases, settings, NullReporter())
     share = write_answers(model, renderer, answering, options.permissions).share
     report.info("answers   {correct} of {cases} are right".format(**share))

@@ -35,7 +35,7 @@ from expert_cli.evaluation.extract import extract
 from expert_cli.evaluation.grade import Permissions
 from expert_cli.evaluation.verifiers.case import FORGED
 from expert_cli.hardware.devices import DEVICES
-from expert_cli.inference.expert_config import NEW_TOKENS, decoding_of, generation_config
+from expert_cli.inference.expert_config import NEW_TOKENS, decoding_for, generation_config
 from expert_cli.inference.vote import same_as
 from expert_cli.manifest.keys.rft import RftConfig
 from expert_cli.pipeline.run_directory import RunResult, Work, begin_run, finish, identity_of, write_run_json
@@ -267,8 +267,8 @@ class _Steps:
     def answers(self, stage: str, file: Path, adapter: Path, cases: Cases, samples: int = 0, **how: Any) -> Document:
         """Return an adapter's answers to cases as `evaluate --json`, from the file if it has them."""
         self.at(stage)
-        trained = TrainedAdapter(self.work.plan, find_adapter(adapter))
-        decoding = decoding_of(trained.plan.loaded.manifest)
+        trained = TrainedAdapter(self.work.plan, find_adapter(adapter), named=True)
+        decoding = decoding_for(trained)
         room = max(NEW_TOKENS, longest_right_answer(self.inputs.renderer, cases) + 1)
         device = trained.plan.run.compute.device
         settings = replace(generation_config(decoding, room, samples=samples, device=device), **how)

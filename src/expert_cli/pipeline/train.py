@@ -26,7 +26,7 @@ from expert_cli.errors import InputError
 from expert_cli.hardware.devices import DEVICES
 from expert_cli.hardware.machine import Machine
 from expert_cli.inference.expert import load_base_of
-from expert_cli.inference.expert_config import json_separators
+from expert_cli.inference.expert_config import decoding_of, json_separators
 from expert_cli.inference.prompts import PromptRenderer
 from expert_cli.model import isolation
 from expert_cli.model.adapter import add_adapter, fused_experts
@@ -146,8 +146,9 @@ def _train(work: Work) -> RunResult:
         write_run_json(work, inputs, checkpoints.identity, resumed_from=origin, more=more)
     cases = choose(plan, report, options) if job.is_main_process else []
     asked = cases_while_training(plan, report, options) if job.is_main_process else []
-    before = ask(model, cases, renderer, plan, report)
-    data = replace(data, accuracy=partial(accuracy, model, renderer, plan, report, options, asked))
+    decoding = decoding_of(plan.loaded.manifest, json_separators(trained_texts(data.train.documents, renderer)))
+    before = ask(model, cases, renderer, decoding, report)
+    data = replace(data, accuracy=partial(accuracy, model, asked, renderer, decoding, report, options))
     barrier()
     set_seed(run.seed)
     with StopRequest(run.output, report) as stop:  # until all is written: what is trained is kept
@@ -163,13 +164,12 @@ def _train(work: Work) -> RunResult:
         )
         if not job.is_main_process:
             return RunResult(run.output, {})
-        separators = json_separators(trained_texts(data.train.documents, renderer))
-        sha256 = save_adapter(model, inputs.source, renderer, plan, done, separators)
+        sha256 = save_adapter(model, inputs.source, renderer, plan, done, decoding)
         if stop.asked():
             cases, before, texts = [], [], ()
         found = {"output": str(run.output), **done, "adapter_sha256": sha256, "kernels": kernels.as_json()}
         found |= {"store": describe(run, store, data.train.documents).as_json()}
-        found |= {"samples": samples(cases, before, ask(model, cases, renderer, plan, report))}
+        found |= {"samples": samples(cases, before, ask(model, cases, renderer, decoding, report))}
         forgot = measure(model, inputs.tokenizer, texts, paths.adapter / "README.md", report)
         found |= {"forgetting": forgot} if forgot else {}
         found |= {"resumed_from": str(resumed.path) if resumed else None, "seconds": time.monotonic() - started}

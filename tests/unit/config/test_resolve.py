@@ -39,8 +39,13 @@ def test_whether_prompts_are_answered_can_be_set(tmp_path: Path) -> None:
 
 
 def test_the_order_of_layers(tmp_path: Path) -> None:
-    manifest = manifests.small(learning_rate=1.0, batch_size=2, epochs=3, max_steps=5, save_total_limit=3)
-    layers = {"config": {"learning_rate": 2.0, "seed": 5, "save_total_limit": None}, "adapters": [{"dropout": 0.5}]}
+    manifest = manifests.small(
+        learning_rate=1.0, batch_size=2, epochs=3, max_steps=5, save_total_limit=3, rank=8, num_epochs=None
+    )
+    layers = {
+        "config": {"learning_rate": 2.0, "seed": 5, "save_total_limit": None, "rank": None},
+        "adapters": [{"dropout": 0.5}],
+    }
     manifest["base_models"][0] |= {"alias": "q", **layers}
     settings = ("training.config.batch_size=8",)
     overrides = Overrides("other.jsonl", "held.jsonl", seed=7, epochs=4.0, settings=settings)
@@ -48,7 +53,9 @@ def test_the_order_of_layers(tmp_path: Path) -> None:
     run, rows = plan.run, {row.key: row for row in plan.effects}
     assert (run.optim.learning_rate, run.optim.batch_size, run.optim.epochs, run.seed) == (2.0, 8, 4.0, 7)
     assert (run.optim.max_steps, run.adapter.dropout) == (-1, 0.5)
-    assert run.watch.save_total_limit is None, "the base model's null is as if nothing were written"
+    assert (run.watch.save_total_limit, run.adapter.rank) == (None, 8), (
+        "null keeps all checkpoints, and else says nothing"
+    )
     origins = {"learning_rate": "base model q", "batch_size": "--set", "epochs": "--epochs", "seed": "--seed"}
     assert {**origins, "rank": "training.config", "dropout": "adapters[0]"}.items() <= dict(run.origins).items()
     assert {key: (rows[key].status, rows[key].effect, rows[key].reason) for key in rows if key in LAYERS} == LAYERS

@@ -97,6 +97,7 @@ def test_queries_without_tables_are_only_parsed_and_those_of_a_named_database_co
 
     found, lines = audited(tmp_path, rows_of(*answers, db="city"), [], named, verifier="sql")
     assert (lines["does_not_run"], found.not_checked) == ([2, 3], {})
+    assert audited(tmp_path, rows_of(*answers, db="a/city"), [], named, verifier="sql")[1]["does_not_run"] == [1, 2, 3]
 
     def of_postgres(manifest: Any) -> None:
         manifest["training"]["decoding"] = {"grammar_type": "sql-postgres"}

@@ -45,6 +45,7 @@ CASES = {
     "token inside the fence": ("sql", "```sql\nSELECT 1<|im_end|>", "SELECT 1"),
     "nothing": ("sql", "", ""),
     "only a token": ("sql", "<|im_end|>", ""),
+    "a fence that the prompt opened": ("sql", "SELECT 1;\n```\n", "SELECT 1;"),
     "only a fence": ("sql", "```", ""),
     "half a surrogate pair": ("json", '"\ud800"', '"\ud800"'),
 }

@@ -58,6 +58,19 @@ def taken(held: Held | None, text: str) -> str:
     return text
 
 
+def test_properties_are_those_of_what_their_heading_names() -> None:
+    text = "Node properties:\nPerson {name: STRING}\nRelationship properties:\nKNOWS {since: DATE}\n"
+    text += "(:Person)-[:KNOWS]->(:Person)"
+    right = "MATCH (p:Person)-[r:KNOWS {since: 1}]->(q:Person) RETURN r.since"
+    assert taken(grammar_for(Grammar("cypher"), text), right) == right
+    assert taken(grammar_for(Grammar("cypher"), text), "MATCH (k:KNOWS) RETURN k") == "MATCH (k:"
+
+
+def test_a_column_may_have_the_name_of_an_index() -> None:
+    text = "CREATE TABLE t (key VARCHAR(50) PRIMARY KEY, a INT, UNIQUE KEY u (a), KEY (a), INDEX i (a), CHECK (0 < a))"
+    assert tables_of(text) == {"t": ["key", "a"]}
+
+
 def rows(path: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (EXPERTS / path).read_text(encoding="utf-8").splitlines()]
 

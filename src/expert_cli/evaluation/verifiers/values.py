@@ -105,7 +105,8 @@ class NumberCase(Case):
 
     def result_key(self, answer: str, file: Path | None, timeout_s: float) -> Decimal:  # noqa: ARG002
         """Return the number. Raises `Stopped` for an answer that is not a number, or has another unit."""
-        said, unit = answer.strip(" \r\n*`").translate(_MINUS).removesuffix("."), re.escape(self.unit.removesuffix("."))
+        said = answer.strip(" \r\n*`").translate(_MINUS).removesuffix(".")
+        unit = re.escape(self.unit.translate(_MINUS).removesuffix("."))
         found = _NUMBER.fullmatch(re.sub(f"^{unit}|{unit}$", "", said, count=1, flags=re.IGNORECASE).strip())
         if found is None:
             raise Stopped("invalid", f"{answer[:80]!r} is not one number, alone or with the case's unit {self.unit!r}")

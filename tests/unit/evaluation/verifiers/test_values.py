@@ -26,7 +26,7 @@ JUDGED: dict[str, tuple[str, str, Any, str]] = {
     "currency": ("number", "$1,000", {"expected": 1000, "unit": "$"}, "correct"),
     "the unit": ("number", "3.2 KM", {"expected": 3.2, "unit": "km"}, "correct"),
     "no unit": ("number", "3.2", {"expected": 3.2, "unit": "km"}, "correct"),
-    "a unit with a digit": ("number", "5 m2.", {"expected": 5, "unit": "m2"}, "correct"),
+    "a unit with a digit": ("number", "5 m\u22122.", {"expected": 5, "unit": "m\u22122"}, "correct"),
     "no digit before the point": ("number", "-.5", {"expected": -0.5}, "correct"),
     "another unit": ("number", "3.2 miles", {"expected": 3.2, "unit": "km"}, "invalid"),
     "a unit that the case does not name": ("number", "3.2 km/h", {"expected": 3.2}, "invalid"),
