@@ -44,9 +44,9 @@ class Lengths(Documents):
     def __len__(self) -> int:
         return len(self.lengths)
 
-    @property
-    def mask_lengths(self) -> tuple[Ints, Ints]:
-        return self.prompts, self.lengths - self.prompts
+    def trained_in(self, pieces: Pieces) -> Ints:
+        begins = np.maximum(pieces.starts + 1, self.prompts[pieces.documents])
+        return np.maximum(pieces.stops - begins, 0)
 
 
 def encoded(*documents: tuple[int, int]) -> Encoded:

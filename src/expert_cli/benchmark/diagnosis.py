@@ -170,6 +170,10 @@ def _fewer_saves(e: Evidence, share: float) -> Iterator[Advice]:
 
 def _fewer_evaluations(e: Evidence, share: float) -> Iterator[Advice]:
     steps = e.settings.get("eval_steps")
+    if e.settings.get("answers") and steps:
+        why = f"every {steps} steps now"
+        yield Advice((("evaluation.every_steps", str(steps * FEWER)),), why, _gain(share * RARER))
+        return
     if e.settings.get("eval_strategy") == "steps" and steps:
         yield _set("eval_steps", steps * FEWER, f"every {steps} steps now", share * RARER)
     yield Advice((("--validation", "PATH"),), "half of the rows take half of the time", _gain(share / 2))

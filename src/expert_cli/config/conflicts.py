@@ -129,7 +129,8 @@ def _of_saving(config: TrainingConfig, evaluation: EvaluationBlock) -> Iterator[
         yield "save_every", message, "remove one of the two"
     judged = config.load_best_model_at_end or config.early_stopping_patience
     of_loss = config.eval_strategy != "no" and (config.eval_strategy or config.eval_steps or judged)
-    if config.lr_scheduler in BY_EVALUATIONS and not (of_loss or evaluation.every_steps):
+    is_measured = of_loss or evaluation.every_steps or config.eval_strategy == "no"  # "no": the rate stays
+    if config.lr_scheduler in BY_EVALUATIONS and not is_measured:
         message = f"lr_scheduler {config.lr_scheduler} goes by evaluations, and nothing asks for one"
         yield "lr_scheduler", message, 'write "eval_strategy": "steps" and "eval_steps"'
     asks = "load_best_model_at_end" if config.load_best_model_at_end else "early_stopping_patience"

@@ -148,7 +148,8 @@ def log_save_eval(config: Config, evaluation: Settings[EvaluationBlock]) -> LogS
     written = config.written
     wants_best = bool(written.load_best_model_at_end)
     by_loss = written.metric_for_best_model != EXECUTION_ACCURACY
-    asks_loss = bool(written.eval_steps or (by_loss and (wants_best or written.early_stopping_patience)))
+    judged = bool(wants_best or written.early_stopping_patience)
+    asks_loss = bool(written.eval_steps or (by_loss and judged))
     default: Strategy = "epoch" if wants_best and written.save_strategy == "epoch" else "steps"
     of_loss: Strategy = written.eval_strategy or (default if asks_loss else "no")
     every, answers = evaluation.written.every_steps, 0
@@ -178,7 +179,7 @@ def log_save_eval(config: Config, evaluation: Settings[EvaluationBlock]) -> LogS
         eval_steps=eval_steps,
         validates=of_loss != "no",
         answers=answers,
-        **_best(config, by_loss=by_loss),
+        **_best(config, by_loss=by_loss if judged else of_loss != "no" or not every),
         report_to=config.put("report_to", targets),
     )
 

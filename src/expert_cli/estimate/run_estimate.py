@@ -103,6 +103,7 @@ def estimate_run(
         speed, peak = probe(run, overrides)
     seconds = (work.tokens + EVALUATED * work.evaluated_tokens) / speed.value
     without = "; without the rounds of training.rft" if run.rft is not None else ""
+    without += "; without the answers of evaluation.every_steps" if run.watch.answers else ""
     return RunEstimate(
         steps=work.schedule.steps,
         epochs=work.schedule.steps / work.schedule.steps_per_epoch,

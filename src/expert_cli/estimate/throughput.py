@@ -16,6 +16,7 @@ from peft import PeftModel
 from expert_cli.config.resolve import Overrides
 from expert_cli.config.run_config import RunConfig
 from expert_cli.estimate.memory_estimate import CONTEXT_BYTES, MB, Workload
+from expert_cli.manifest.keys.log_save_eval import NEVER
 from expert_cli.model.flops import flops
 from expert_cli.model.loading.quantize import DTYPES
 from expert_cli.pipeline.options import QUIET_SETTINGS, train_subprocess, with_settings
@@ -34,7 +35,6 @@ STEPS = 4
 _SIZE = {"cpu": 1024, "cuda": 8192}
 _REPEATS = 5
 _POLL_S = 0.02
-_NEVER = 10**6
 
 
 class Figure(NamedTuple):
@@ -102,5 +102,5 @@ def probe_overrides(run: RunConfig, overrides: Overrides) -> Overrides:
     sizes = {"batch_size": run.optim.batch_size, "gradient_accumulation_steps": 1}
     settings = [*QUIET_SETTINGS, *(f"training.config.{key}={value}" for key, value in sizes.items())]
     if run.watch.validates:  # otherwise the store would have other rows
-        settings += ["training.config.eval_strategy=steps", f"training.config.eval_steps={_NEVER}"]
+        settings += ["training.config.eval_strategy=steps", f"training.config.eval_steps={NEVER}"]
     return with_settings(replace(overrides, device=run.compute.device, max_steps=STEPS), *settings)

@@ -32,7 +32,9 @@ def add_adapter(
     """
     targets = _targets(model, adapter.target_modules)
     try:
-        adapted = get_peft_model(model, _config(adapter, targets, token_rows), autocast_adapter_dtype=True)
+        adapted = get_peft_model(
+            model, _config(adapter, targets, token_rows, _beside_decoder(model)), autocast_adapter_dtype=True
+        )
     except ValueError as error:
         words = f"{model.config.model_type} takes no {adapter.type} adapter on these layers: {first_line(error)}"
         raise InputError(words, 'name other target_modules, or write "adapter_type": "lora"') from error
@@ -122,11 +124,26 @@ def _targets(model: PreTrainedModel, wanted: Sequence[str]) -> list[str]:
     return list(wanted)
 
 
-def _config(adapter: AdapterConfig, targets: list[str], token_rows: Mapping[str, Sequence[int]] | None) -> LoraConfig:
+def _beside_decoder(model: PreTrainedModel) -> list[str]:
+    """Return the paths of linear layers that no text reaches: those of a vision or audio part."""
+    known = {
+        id(module) for part in (model.get_decoder(), model.get_output_embeddings()) if part for module in part.modules()
+    }
+    linear = ((name, module) for name, module in model.named_modules() if isinstance(module, torch.nn.Linear))
+    return [name for name, module in linear if id(module) not in known]
+
+
+def _config(
+    adapter: AdapterConfig,
+    targets: list[str],
+    token_rows: Mapping[str, Sequence[int]] | None,
+    outside: list[str],
+) -> LoraConfig:
     alpha: Any = adapter.alpha  # peft accepts any number, but declares int
     return LoraConfig(
         task_type=TaskType.CAUSAL_LM,
         target_modules=targets,
+        exclude_modules=outside or None,
         r=adapter.rank,
         lora_alpha=alpha,
         lora_dropout=adapter.dropout,

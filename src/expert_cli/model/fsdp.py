@@ -67,7 +67,9 @@ def shard_base(model: PeftModel, device_type: str, *, full_logits: bool) -> None
     is_tied = base_layer(head).weight is base_layer(embedding).weight
     for layer in decoder_layers(decoder):
         shard(layer, ignored_params=trained)
-    whole = {base_layer(embedding).weight.to(device)} if is_tied and full_logits else set()
+    whole = {base_layer(embedding).weight} if is_tied and full_logits else set()
+    for weight in whole:
+        weight.data = weight.data.to(device)
     if not whole:
         shard(embedding, ignored_params=trained)
     shard(decoder, ignored_params=trained | whole)

@@ -100,7 +100,11 @@ def _turn_end(folder: Path, hf: PreTrainedTokenizerFast) -> int | None:
 
 def _sha256(folder: Path, hf: PreTrainedTokenizerFast, eos_token: str) -> str:
     """The hash of the file if there is one: another version of the library might serialize the same backend differently."""
-    file = folder / "tokenizer.json"
-    digest = hashlib.sha256(file.read_bytes() if file.is_file() else hf.backend_tokenizer.to_str().encode())
+    file, backend = folder / "tokenizer.json", json.loads(hf.backend_tokenizer.to_str())
+    raw = file.read_bytes() if file.is_file() else json.dumps(backend).encode()
+    digest = hashlib.sha256(raw)
+    known = {token["id"] for token in json.loads(raw).get("added_tokens") or ()}
+    if more := [token for token in backend["added_tokens"] if token["id"] not in known]:  # of tokenizer_config.json
+        digest.update(json.dumps(more, sort_keys=True).encode())
     digest.update(json.dumps([hf.chat_template, eos_token], sort_keys=True).encode())
     return digest.hexdigest()

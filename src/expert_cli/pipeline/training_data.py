@@ -53,6 +53,9 @@ def training_data(store: TokenStore, inputs: DataInputs, run: RunConfig, report:
         raise InputError(f"the token store {store.place} has no training rows", "check training.dataset")
     train_set = _packs(store, "train", documents, run, report)
     held_out = store.split("validation") if run.watch.validates else None
+    if run.watch.validates and held_out is None:
+        told = f"the token store {store.place} has no validation rows"
+        raise InputError(told, 'write "eval_strategy": "no", or save a split "validation" in it')
     validation = None if held_out is None else _packs(store, "validation", held_out, run, report)
     data = TrainingData(train_set, validation, inputs.tokenizer.pad_id)
     require_positions(run, inputs.source.folder, data.longest)

@@ -15,7 +15,7 @@ import torch
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from expert_cli.data.packing.random_fit import mixed
-from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, EXECUTION_ACCURACY, LogSaveEvalConfig
+from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS, EXECUTION_ACCURACY, NEVER, LogSaveEvalConfig
 from expert_cli.model.flops import Flops
 from expert_cli.training.health import TrainingState
 from expert_cli.training.step_timer import StepTimer
@@ -36,15 +36,22 @@ class StepCallback(TrainerCallback):
     In the last step of an epoch, saving waits for `on_epoch_end`, so that the checkpoint includes the evaluation of its step.
     """
 
-    def __init__(self, watch: LogSaveEvalConfig, steps_per_epoch: int, stop_asked: Callable[[], bool]) -> None:
-        """stop_asked: whether to stop; of several processes any may be asked."""
+    def __init__(
+        self,
+        watch: LogSaveEvalConfig,
+        steps_per_epoch: int,
+        stop_asked: Callable[[], bool],
+        *,
+        by_evaluations: bool = False,
+    ) -> None:
+        """stop_asked: whether to stop; of several processes any may be asked. by_evaluations: they change the learning rate."""
         self.writes = watch.save_strategy != "no" or watch.save_every_s > 0
         self.every_s, self._since = watch.save_every_s, time.monotonic()
         self._wait_s = min(FIRST_CHECKPOINT_S, self.every_s or FIRST_CHECKPOINT_S) if self.writes else 0.0
         self.steps_per_epoch = steps_per_epoch
         self.stop_asked = stop_asked
         self.stopped = self._within = False
-        self._judges = watch.load_best_model_at_end or watch.early_stopping_patience > 0
+        self._judges = by_evaluations or watch.load_best_model_at_end or watch.early_stopping_patience > 0
         self._saved = -1
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
@@ -64,6 +71,8 @@ class StepCallback(TrainerCallback):
         """Decide what is due after this step."""
         last = state.global_step == state.max_steps
         control.should_log |= last
+        if last and state.eval_steps >= NEVER:
+            control.should_evaluate = False
         if state.global_step % self.steps_per_epoch and not last:
             self._save_or_stop(control)
 

@@ -248,9 +248,12 @@ class Checkpoints:
             },
             trainer_state=asdict(replace(state, stateful_callbacks=exportable)),
         )
+        best = state.best_global_step if trainer.args.load_best_model_at_end else None
+        name, origin = f"checkpoint-{best}", self.resumed and self.resumed.path
+        if best and origin and best != state.global_step and not (self.folder / name).exists():
+            write(self.folder, best, read(origin.with_name(name)))  # the run goes on in another folder
         write(self.folder, state.global_step, written)
-        best = {state.best_global_step} if trainer.args.load_best_model_at_end and state.best_global_step else set()
-        rotate(self.folder, trainer.watch.save_total_limit, best)
+        rotate(self.folder, trainer.watch.save_total_limit, {best} if best else set())
         self.status.reached(state.global_step, state.max_steps)
 
     def restore(self, trainer: ExpertTrainer) -> None:
@@ -267,9 +270,9 @@ class Checkpoints:
         load_optimizer(optimizer, moments, state["optimizer"])
         schedule, before = trainer.lr_scheduler, dict(state["scheduler"])
         if isinstance(schedule, LambdaLR | OneCycleLR):  # by the step alone: a rate or length that has changed counts
-            vars(schedule).update(last_epoch=before["last_epoch"] - 1, _step_count=before["_step_count"])
+            vars(schedule).update(last_epoch=before["last_epoch"] - 1, _step_count=before.get("_step_count", 2))
             schedule.step()
-            vars(schedule).update(_step_count=before["_step_count"])
+            vars(schedule).update(_step_count=before.get("_step_count", 2))
         else:
             schedule.load_state_dict(before)
             for group, rate in zip(optimizer.param_groups, state["learning_rates"], strict=True):

@@ -26,6 +26,7 @@ from expert_cli.data.packing.packed_dataset import TrainingData
 from expert_cli.errors import Interrupted, TrainingFailed
 from expert_cli.hardware.devices import is_out_of_memory
 from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS
+from expert_cli.manifest.keys.optim import BY_EVALUATIONS
 from expert_cli.model.adapter import magnitudes
 from expert_cli.model.flops import flops, peak_flops
 from expert_cli.model.kernels.chunked_loss import CausalLoss
@@ -75,7 +76,8 @@ def fit(
     recomputed = any(layer.gradient_checkpointing for layer in decoder_layers(model))
     costs = flops(model.get_base_model(), data.train.document_lengths, recomputed=recomputed)
     metrics = MetricsCallback(trainer.progress, trainer.timer, paths.metrics, costs, peak, report.warning)
-    steps = StepCallback(run.watch, schedule.steps_per_epoch, stop.asked)
+    by_evaluations = run.optim.scheduler in BY_EVALUATIONS
+    steps = StepCallback(run.watch, schedule.steps_per_epoch, stop.asked, by_evaluations=by_evaluations)
     own: list[TrainerCallback] = [metrics, steps]
     if "tensorboard" in run.watch.report_to:
         from torch.utils.tensorboard import SummaryWriter

@@ -127,7 +127,8 @@ class ExpertTrainer(Trainer):
             if is_out_of_memory(error) and not kept:
                 raise
             self.graphs, self.not_captured = None, first_line(error)
-            set_checkpointing(self.model.base, on=kept)
+            if kept:
+                set_checkpointing(self.model.base, on=True)
         finally:
             if noise is not None:
                 noise.remove()

@@ -22,7 +22,7 @@ import torch
 from torch.utils.data import Sampler
 
 from expert_cli.config.run_config import Layout, RunConfig
-from expert_cli.data.packing.pack_plan import Ints
+from expert_cli.data.packing.pack_plan import Ints, Pieces
 from expert_cli.data.packing.packed_dataset import FIELDS, FILLER, IGNORE_INDEX, PackedDataset, Place
 from expert_cli.data.packing.random_fit import epoch_order, grouped_order
 
@@ -145,7 +145,8 @@ class FixedShape:
 
 def fixed_shape(data: PackedDataset, schedule: Schedule, order_of: Callable[[int], Ints], capacity: int) -> FixedShape:
     """Return the shape for all micro-batches in all epochs of the run. capacity: tokens of a full pack."""
-    _, of_documents = data.documents.mask_lengths
+    numbers = np.arange(len(data.documents))
+    of_documents = data.documents.trained_in(Pieces(numbers, 0 * numbers, data.documents.lengths))
     places = np.arange(schedule.packs)
     begins = np.flatnonzero(places % schedule.packs_per_step % schedule.batch_size == 0)  # of micro-batches
     counts = []

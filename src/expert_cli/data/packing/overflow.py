@@ -33,8 +33,7 @@ def fitted(documents: Documents, capacity: int, overflow: Overflow) -> Pieces:
     alone = np.flatnonzero((starts > 0) & (stops - starts == 1)) if capacity > 1 else starts[:0]
     starts[alone] -= 1
     stops[alone - 1] -= 1
-    prompts, _ = documents.mask_lengths
-    return pieces.taken((counts[which] == 1) | (stops > np.maximum(prompts[which], starts + 1)))
+    return pieces.taken((counts[which] == 1) | (documents.trained_in(pieces) > 0))
 
 
 def truncate_middle(

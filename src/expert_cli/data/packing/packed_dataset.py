@@ -125,10 +125,9 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
         return self._without_untrained(concat(self._pieces, self.capacity))
 
     def _without_untrained(self, plan: PackingPlan) -> PackingPlan:
-        """Return the packs without those that only hold beginnings of prompts."""
+        """Return the packs without those that train nothing."""
         pieces, sizes = plan.pieces, np.diff(plan.offsets)
-        prompts, _ = self.documents.mask_lengths
-        trains = pieces.stops > np.maximum(prompts[pieces.documents], pieces.starts + 1)
+        trains = self.documents.trained_in(pieces) > 0
         kept = np.logical_or.reduceat(trains, plan.offsets[:-1]) if len(plan) else np.zeros(0, bool)
         self.untrained = int(len(kept) - kept.sum())
         return PackingPlan(pieces.taken(np.repeat(kept, sizes)), np.append(0, np.cumsum(sizes[kept])))

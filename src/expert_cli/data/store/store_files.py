@@ -152,13 +152,6 @@ class _Shard:
         whole = np.unpackbits(self.bits[start // 8 : (stop + 7) // 8], bitorder="little")
         return whole[start % 8 : start % 8 + stop - start].view(np.bool_)
 
-    def mask_lengths(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the tokens before each document's first trained one, and its trained tokens, int64 [rows] each."""
-        begins, stops = self.starts[:-1].astype(np.int64), self.starts[1:].astype(np.int64)
-        trained = np.flatnonzero(self.trained(0, len(self.ids)))
-        first, beyond = np.searchsorted(trained, begins), np.searchsorted(trained, stops)
-        return np.minimum(np.append(trained, len(self.ids))[first], stops) - begins, beyond - first
-
 
 class Documents:
     """One split of a verified store, by document number. Pickling sends the path alone."""
@@ -189,11 +182,16 @@ class Documents:
         """The tokens of every document, int64 [documents]."""
         return np.concatenate([np.zeros(0, np.int64), *(np.diff(shard.starts) for shard in self._shards)])
 
-    @cached_property
-    def mask_lengths(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """For every document the tokens before its first trained one, and its trained tokens; reads each mask."""
-        prompts, trained = zip(*(shard.mask_lengths() for shard in self._shards), strict=True)
-        return np.concatenate(prompts), np.concatenate(trained)
+    def trained_in(self, pieces: Any) -> NDArray[np.int64]:
+        """Return the number of targets in each of some `Pieces`: trained tokens behind the first one. Reads the masks."""
+        found = np.zeros(len(pieces.documents), np.int64)
+        for shard, first, stop in zip(self._shards, self.first, self.first[1:], strict=False):
+            which = np.flatnonzero((first <= pieces.documents) & (pieces.documents < stop))
+            begins = shard.starts[pieces.documents[which] - first]
+            places = np.flatnonzero(shard.trained(0, len(shard.ids)))
+            ends = np.searchsorted(places, [begins + pieces.starts[which] + 1, begins + pieces.stops[which]])
+            found[which] = ends[1] - ends[0]
+        return found
 
     def id_range(self) -> tuple[int, int]:
         """Return the smallest and the largest token id; (0, -1) if there is no token."""

@@ -10,6 +10,8 @@ from pydantic import Field
 from expert_cli.manifest.key import TIME, Positive, Strategy, Strict, key
 
 EVAL_LOSS, EXECUTION_ACCURACY = "eval_loss", "execution_accuracy"
+NEVER = 1_000_000
+"""`eval_steps` of a run that evaluates nothing, not even after its last step."""
 
 # fmt: off
 ReportTo = Literal["azure_ml", "clearml", "codecarbon", "comet_ml", "dagshub", "dvclive", "flyte", "kubeflow", "mlflow",

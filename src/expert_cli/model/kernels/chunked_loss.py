@@ -95,6 +95,13 @@ class CausalLoss(torch.nn.Module):
                 return head_loss(hidden, base_layer(head), targets, rows=active_rows(head))
 
 
+CHANGES_LOGITS = (
+    *("final_logit_softcapping", "logits_soft_cap", "output_logit_soft_cap"),
+    *("logits_scaling", "logit_scale", "lm_head_multiplier", "logits_mup_width_multiplier"),
+)
+"""Keys of configurations by which a model changes what its head returns."""
+
+
 def can_skip_logits(model: PeftModel) -> str:
     """Return why the loss needs the model's own logits, or "" if head and cross-entropy are enough."""
     base: Any = model.get_base_model()
@@ -102,8 +109,7 @@ def can_skip_logits(model: PeftModel) -> str:
     config = base.config.get_text_config()
     if type(head) is not torch.nn.Linear or any(p.requires_grad for p in head.parameters()):
         return "the head itself is trained, quantized or unusual"
-    names = ("final_logit_softcapping", "logits_scaling", "logit_scale")
-    changes = [name for name in names if getattr(config, name, None) not in (None, 1)]
+    changes = [name for name in CHANGES_LOGITS if getattr(config, name, None) not in (None, 1)]
     return f"this architecture changes its logits ({', '.join(changes)})" if changes else ""
 
 

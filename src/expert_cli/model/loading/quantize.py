@@ -47,7 +47,12 @@ def load_base(
     quantized = quantization_arguments(quantization, dtype)
     config = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
     if rope_scaling:
-        config.rope_parameters = {**(getattr(config, "rope_parameters", None) or {}), **rope_scaling}
+        text = config.get_text_config()
+        known = getattr(text, "rope_parameters", None) or {}
+        if any(isinstance(one, dict) for one in known.values()):
+            told = f"rope_scaling: {text.model_type} has positions of its own for each kind of layer"
+            raise InputError(told, "leave rope_scaling out for this base model")
+        text.rope_parameters = {**known, **rope_scaling}
     try:
         model = AutoModelForCausalLM.from_pretrained(
             folder,

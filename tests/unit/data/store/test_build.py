@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import datasets
+import numpy as np
 import pytest
 
 from expert_cli.config.plan import Plan, make_plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.config.run_config import ColumnMapping, DataConfig, RowFilters, SourceSpec
+from expert_cli.data.packing.pack_plan import Pieces
 from expert_cli.data.sources import Located, LocatedData
 from expert_cli.data.store.build import TokenStore, build, convert_foreign_store, tokenize
 from expert_cli.data.store.lookup import StoreInputs, StoreKey, StoreState, inspect_store, store_key
@@ -70,9 +72,10 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     ids, trained = documents.document(2)
     assert ids.tolist() == [100, 200, 201, 9]
     assert trained.tolist() == [False, True, True, True]
-    prompts, trained_tokens = documents.mask_lengths
-    assert prompts.tolist() == [1] * 23
-    assert trained_tokens.tolist() == [length - 1 for length in LENGTHS]
+    numbers = np.arange(23)
+    for start in (0, 1):
+        pieces = Pieces(numbers, start + 0 * numbers, documents.lengths)
+        assert documents.trained_in(pieces).tolist() == [length - 1 - start for length in LENGTHS]
     assert documents.lengths.tolist() == LENGTHS
     assert documents.id_range() == (9, 201)
     assert home.name == KEY.name
