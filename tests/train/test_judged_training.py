@@ -25,6 +25,9 @@ def test_the_best_step_is_the_first_that_answers_right(tmp_path: Path) -> None:
     assert 3 < first < 20, "neither the first step nor the last would do as well"
     weights = RunPaths(done.output).checkpoints / f"checkpoint-{first}" / "adapter_model.safetensors"
     assert sha256_of(weights) == done.document["adapter_sha256"]
+    settings = ("training.config.load_best_model_at_end=false", "training.config.metric_for_best_model=null")
+    told = train(tmp_path / "manifest.json", output=tmp_path / "a", settings=(*settings, "training.config.max_steps=3"))
+    assert list(logged(told.output, "eval_execution_accuracy")) == [3], "every_steps needs no key beside it"
     off = ("evaluation.every_steps=null", "training.config.load_best_model_at_end=false")
     without = train(tmp_path / "manifest.json", output=tmp_path / "b", settings=off)
     assert logged(without.output, "eval_execution_accuracy") == {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from peft import PeftModel
+from transformers import AutoModelForCausalLM, Gemma3Config
 
 from expert_cli.errors import InputError
 from expert_cli.manifest.key import AdapterType, Quantization
@@ -48,6 +50,20 @@ def gradients(model: PeftModel) -> dict[str, torch.Tensor]:
     model.zero_grad()
     loss_of(model).backward()
     return {name: p.grad.clone() for name, p in model.named_parameters() if p.requires_grad and p.grad is not None}
+
+
+def test_no_adapter_is_on_the_part_that_sees_pictures() -> None:
+    size = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 2}
+    text = {**size, "vocab_size": 384, "num_hidden_layers": 2, "num_key_value_heads": 1, "head_dim": 16}
+    vision = {**size, "num_hidden_layers": 1, "image_size": 28, "patch_size": 14}
+    model = AutoModelForCausalLM.from_config(
+        Gemma3Config(text_config=text, vision_config=vision, mm_tokens_per_image=4)
+    )
+    for wanted in (("all-linear",), ("q_proj", "v_proj")):
+        adapted = add_adapter(copy.deepcopy(model), replace(run_blocks.ADAPTER, target_modules=wanted))
+        names = [name for name, parameter in adapted.named_parameters() if parameter.requires_grad]
+        assert names
+        assert not [name for name in names if "vision" in name or "projector" in name]
 
 
 def test_weights_of_16_bits_are_rounded_and_held_in_fp32_where_that_is_computed(tmp_path: Path) -> None:

@@ -104,10 +104,11 @@ def test_it_goes_on_bit_for_bit(tmp_path: Path, config: dict[str, Any]) -> None:
     for key in ("adapter_sha256", "steps", "epochs", "loss", "eval_loss", "tokens"):
         assert resumed.document[key] == straight.document[key], key
     assert metrics(tmp_path / "b") == metrics(tmp_path / "a")
-    newest = RunOptions(resume=str(tmp_path / "a" / "checkpoints" / f"checkpoint-{steps - 1}"))
-    assert (
-        train(manifest, newest, output=tmp_path / "c").document["adapter_sha256"] == straight.document["adapter_sha256"]
-    )
+    older = RunOptions(resume=str(tmp_path / "a" / "checkpoints" / f"checkpoint-{steps - 2}"))
+    with pytest.raises(Crash):
+        train(manifest, older, CrashingAt(steps), output=tmp_path / "c")
+    moved = train(manifest, RESUME, output=tmp_path / "c")
+    assert moved.document["adapter_sha256"] == straight.document["adapter_sha256"]
 
 
 def test_settings_that_may_differ_count_from_the_checkpoint_on(tmp_path: Path) -> None:

@@ -52,8 +52,19 @@ def test_the_hash_follows_file_template_and_end(tmp_path: Path) -> None:
         info(tmp_path / "e", None, eos="<|im_end|>"),
         load_tokenizer(tmp_path / "smaller"),
     ]
+    settings = tmp_path / "b" / "tokenizer_config.json"
+    told = {
+        "content": "<more>",
+        "lstrip": False,
+        "normalized": False,
+        "rstrip": False,
+        "single_word": False,
+        "special": True,
+    }
+    settings.write_text(json.dumps(read_json(settings) | {"added_tokens_decoder": {"384": told}}), encoding="utf-8")
+    found.append(load_tokenizer(tmp_path / "b"))
     assert found[0].sha256 == found[1].sha256
-    assert len({one.sha256 for one in found}) == 5
+    assert len({one.sha256 for one in found}) == 6
 
 
 @pytest.mark.parametrize("content", ["", "{", "{}"], ids=["absent", "torn", "empty"])

@@ -114,6 +114,7 @@ def test_a_run_goes_on_eagerly_from_untouched_values(tmp_path: Path, how: Any, s
 RECOMPUTED: dict[str, tuple[float, Recorder, bool, bool]] = {
     "recorded with it": (0.0, Recorder(), True, True),
     "with dropout recorded without": (0.1, Recorder(), True, False),
+    "which is refused, without dropout": (0.0, raising(RuntimeError("no")), False, True),
     "which is refused": (0.1, raising(RuntimeError("no")), False, True),
     "for which there is no memory": (0.1, raising(torch.OutOfMemoryError("CUDA out of memory")), False, True),
 }

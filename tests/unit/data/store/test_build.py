@@ -19,6 +19,7 @@ import pytest
 from expert_cli.config.plan import Plan, make_plan
 from expert_cli.config.resolve import Overrides
 from expert_cli.config.run_config import ColumnMapping, DataConfig, RowFilters, SourceSpec
+from expert_cli.data.encode import Encoded
 from expert_cli.data.packing.pack_plan import Pieces
 from expert_cli.data.sources import Located, LocatedData
 from expert_cli.data.store.build import TokenStore, build, convert_foreign_store, tokenize
@@ -79,6 +80,15 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     assert documents.lengths.tolist() == LENGTHS
     assert documents.id_range() == (9, 201)
     assert home.name == KEY.name
+
+
+def test_what_a_piece_trains_is_counted_in_it(tmp_path: Path) -> None:
+    """Of two documents with two answers each, in two shards."""
+    trained = np.array([0, 0, 1, 1, 0, 0, 0, 0, 1, 1], np.bool_)
+    for shard in range(2):
+        write_shard(tmp_path, shard, Encoded(np.arange(10, dtype=np.int32), np.array([0, 10]), trained))
+    pieces = Pieces(np.repeat([0, 1], 3), np.tile([0, 4, 7], 2), np.tile([4, 8, 10], 2))
+    assert Documents(tmp_path).trained_in(pieces).tolist() == [2, 0, 2] * 2
 
 
 def test_the_datasets_library_opens_it(tmp_path: Path) -> None:

@@ -105,6 +105,8 @@ def test_heads_that_are_more_than_a_product_keep_their_logits() -> None:
         tiny.tiny_model(tie_word_embeddings=False), LoraConfig(r=2, target_modules=["q_proj", "lm_head"])
     )
     assert "head itself" in can_skip_logits(trained)
+    scaled = get_peft_model(tiny.tiny_model(lm_head_multiplier=0.5), LoraConfig(r=2, target_modules=["q_proj"]))
+    assert "lm_head_multiplier" in can_skip_logits(scaled)
     shape = {"vocab_size": 99, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "head_dim": 8}
     capped = Gemma2ForCausalLM(Gemma2Config(**shape, num_attention_heads=2, num_key_value_heads=1))
     assert "final_logit_softcapping" in can_skip_logits(
