@@ -64,6 +64,7 @@ def test_a_run_that_is_over_is_judged_at_once(cli: Callable[..., Any], run: Path
         pytest.param(["--run", "none"], 2, "error: none: no such folder", id="no such folder"),
         pytest.param(["-m", "m.json"], 2, "error: --manifest needs --against", id="manifest alone"),
         pytest.param(["--gate", "2"], 2, "error: --gate needs --against", id="a gate for nothing"),
+        pytest.param(["--run", "x", "--dataset", "y"], 2, "error: --dataset needs --manifest", id="rows for nothing"),
         pytest.param(
             ["-m", "m.json", "--against", "x", "--sweep", "rank=4,8"], 2, "error: give one of --run", id="two at once"
         ),

@@ -66,6 +66,9 @@ def benchmark(
     _require_one([option for option, value in modes.items() if value is not None], manifest, gate)
     require_no_folder("--output", output)
     if manifest is None:
+        of_runs = {"--dataset": dataset, "--validation": validation, "--base-model": base_model, "--set": settings}
+        if given := next((option for option, value in of_runs.items() if value is not None), ""):
+            raise InputError(f"{given} needs --manifest")
         _watch(console, run, duration, interval, output)
         return
     from expert_cli.benchmark import experiment

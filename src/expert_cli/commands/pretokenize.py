@@ -52,6 +52,8 @@ def pretokenize(
         expert-cli pretokenize -m experts/expert-sql/manifest.json --output s3://bucket/stores
     """
     asked = locals()
+    if every and manifest:
+        raise InputError("give --all or --manifest, not both")
     manifests = sorted(experts.glob("*/manifest.json")) if every else manifest or []
     if not manifests:
         raise InputError(f"--all: no */manifest.json in {experts}" if every else "give --manifest PATH, or --all")
