@@ -127,14 +127,12 @@ def test_staged_data_gives_the_same_key_and_store(tmp_path: Path) -> None:
     assert staged_inputs(inputs, tmp_path / "fast", NullReporter()).located.files() == [copy]
 
 
-def test_a_case_is_found_among_rows_whose_database_is_shown_and_among_conversations(tmp_path: Path) -> None:
+def test_a_case_is_found_among_rows_whose_database_is_shown(tmp_path: Path) -> None:
     row = {"verifier": "exact", "expected": "yes"}
     shown = {"instruction": "Who?", "input": "CREATE TABLE a (b);", "output": "no"}
-    talk = {"messages": [{"role": role, "content": f"{role} 2."} for role in ("system", "user", "assistant")]}
-    for name, rows, more in (("shown", [shown], {"schema_prompt": {}}), ("talk", [talk], {})):
-        asked = {"prompt": "user 2."} if name == "talk" else {"prompt": "who?", "input": shown["input"]}
-        manifest_of = project(tmp_path / name, rows, dataset=more, cases=[row | asked])
-        assert pretokenize("--manifest", manifest_of)[0]["overlap"]["cases"] == {"rows": 1, "same": 1}
+    asked = {"prompt": "who?", "input": shown["input"]}
+    manifest = project(tmp_path, [shown], dataset={"schema_prompt": {}}, cases=[row | asked])
+    assert pretokenize("--manifest", manifest)[0]["overlap"]["cases"] == {"rows": 1, "same": 1}
 
 
 def test_what_evaluates_and_stands_in_the_training_rows_is_told_and_kept(

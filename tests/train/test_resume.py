@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -109,6 +110,16 @@ def test_it_goes_on_bit_for_bit(tmp_path: Path, config: dict[str, Any]) -> None:
         train(manifest, older, CrashingAt(steps), output=tmp_path / "c")
     moved = train(manifest, RESUME, output=tmp_path / "c")
     assert moved.document["adapter_sha256"] == straight.document["adapter_sha256"]
+
+
+def test_a_checkpoint_goes_on_whose_best_step_is_gone(tmp_path: Path) -> None:
+    best = {"load_best_model_at_end": True, "eval_steps": 1, "save_steps": 1, "learning_rate": 5.0, "seed": 12}
+    done = train(project(tmp_path, **best, max_steps=8))
+    last = RunPaths(done.output).checkpoints / "checkpoint-7"
+    assert checkpoint.read(last).trainer_state["best_global_step"] < 7
+    alone = shutil.copytree(last, tmp_path / "moved" / "checkpoints" / last.name)
+    again = train(tmp_path / "manifest.json", RunOptions(resume=str(alone)), output=tmp_path / "moved")
+    assert losses(again.output) == losses(done.output)
 
 
 def test_settings_that_may_differ_count_from_the_checkpoint_on(tmp_path: Path) -> None:

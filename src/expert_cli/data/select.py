@@ -168,7 +168,8 @@ class RowReader:
             if self.ranked:
                 hashes["ranks"].append(digest(f"{self.data.seed}:{said}"))
             if self.asked:
-                hashes["asked"].append(asked_hash(row.question[0], row.input if row.given is None else row.given))
+                asked, below = row.question
+                hashes["asked"].append(asked_hash(asked, below if row.given is None else row.given or row.database))
         return documents
 
     def _encoded(self, batch: RowBatch, documents: list[list[Document]]) -> RowBatch:

@@ -89,6 +89,8 @@ def import_config(file: Path, home: Path) -> Imported:
     model = next((key for key in _MODEL if told.get(key)), "")
     if not model:
         raise InputError(f"{file}: no base model is named by {' or '.join(_MODEL)}", "name the file of a training")
+    if told.get("completion_only_loss") is not None:
+        told.pop("assistant_only_loss", None)
     blocks: dict[Path_, dict[str, Any]] = {block: {} for block in _BLOCKS}
     blocks[BASE] = {"name": _place(str(told.pop(model)), file, home), "quantization": "none"}
     carried, lost = {model: "name"}, list[NotCarried]()

@@ -67,7 +67,8 @@ def accuracy(
     """Let the model as it is answer cases, and return the share that is right."""
     from expert_cli.evaluation.evaluate import Answering, write_answers
 
-    settings = generation_config(decoding, device=model.device.type)
+    device = model.device.type  # whose memory a step fills
+    settings = generation_config(decoding, batch=4 if device == "cuda" else None, device=device)
     answering = Answering("", cases, settings, NullReporter())
     share = write_answers(model, renderer, answering, options.permissions).share
     report.info("answers   {correct} of {cases} are right".format(**share))

@@ -26,6 +26,7 @@ def training_arguments(run: RunConfig, checkpoints: Path, **more: Any) -> Traini
     optim, watch, compute, loader = run.optim, run.watch, run.compute, run.loader
     # If checkpoints are saved by time alone, the best step is saved when it is found.
     by_time = watch.load_best_model_at_end and watch.save_strategy == "no"
+    stays = optim.scheduler in BY_EVALUATIONS and watch.eval_strategy == "no"
     is_rising = optim.scheduler in BY_EVALUATIONS and watch.metric != EVAL_LOSS
     settings = {
         "output_dir": str(checkpoints),
@@ -36,8 +37,14 @@ def training_arguments(run: RunConfig, checkpoints: Path, **more: Any) -> Traini
         "gradient_accumulation_steps": optim.gradient_accumulation_steps,
         "learning_rate": optim.learning_rate,
         # one_cycle is created in trainer.py; the Trainer only needs a known name.
-        "lr_scheduler_type": "constant" if optim.scheduler == "one_cycle" else optim.scheduler,
-        "lr_scheduler_kwargs": dict(optim.scheduler_kwargs) | ({"mode": "max"} if is_rising else {}),
+        "lr_scheduler_type": "constant" if stays or optim.scheduler == "one_cycle" else optim.scheduler,
+        "lr_scheduler_kwargs": {
+            **(
+                {"min_lr": 0.0} if optim.scheduler == "greedy" else {}
+            ),  # transformers' is above an adapter's usual rate
+            **dict(optim.scheduler_kwargs),
+            **({"mode": "max"} if is_rising else {}),
+        },
         "warmup_steps": optim.warmup,
         "weight_decay": optim.weight_decay,
         "max_grad_norm": optim.max_grad_norm,

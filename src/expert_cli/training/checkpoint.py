@@ -270,7 +270,8 @@ class Checkpoints:
         load_optimizer(optimizer, moments, state["optimizer"])
         schedule, before = trainer.lr_scheduler, dict(state["scheduler"])
         if isinstance(schedule, LambdaLR | OneCycleLR):  # by the step alone: a rate or length that has changed counts
-            vars(schedule).update(last_epoch=before["last_epoch"] - 1, _step_count=before.get("_step_count", 2))
+            done = min(before["last_epoch"], getattr(schedule, "total_steps", before["last_epoch"]))  # of one_cycle
+            vars(schedule).update(last_epoch=done - 1, _step_count=before.get("_step_count", 2))
             schedule.step()
             vars(schedule).update(_step_count=before.get("_step_count", 2))
         else:
@@ -281,12 +282,16 @@ class Checkpoints:
             trainer.accelerator.scaler.load_state_dict(dict(state["scaler"]))
         vars(trainer.progress).update(state["progress"], losses=parts.tensors["losses"].tolist())
 
+    def place_of(self, step: int) -> Path | None:
+        """Return the checkpoint of a step, here or where the run was before; None: it is gone."""
+        before = self.resumed and self.resumed.path
+        places = (place / f"checkpoint-{step}" for place in (self.folder, before.parent if before else self.folder))
+        return next((place for place in places if (place / MANIFEST).is_file()), None)
+
     def load_best(self, trainer: ExpertTrainer) -> None:
         """Load the adapter of the best evaluation, whose checkpoint is never deleted."""
-        best = self.folder / f"checkpoint-{trainer.state.best_global_step}"
-        if self.resumed and self.resumed.path and not best.exists():  # of a run that goes on in another folder
-            best = self.resumed.path.with_name(best.name)
-        load_adapter(trainer.model.model, read(best).adapter)
+        best = self.place_of(trainer.state.best_global_step or 0)
+        load_adapter(trainer.model.model, read(best or self.folder / "no checkpoint").adapter)
 
 
 def optimizer_parts(optimizer: Any) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:

@@ -240,8 +240,10 @@ class ExpertTrainer(Trainer):
     ) -> tuple[int, int]:
         """Return the epochs and micro-steps done; of a finished run all, because the Trainer would do another step."""
         done: tuple[int, int] = super()._init_training_state(max_steps, steps_per_epoch, epochs, *settings)
-        if self.args.load_best_model_at_end and self.state.best_global_step:  # the run may have been moved
-            self.state.best_model_checkpoint = f"{self.args.output_dir}/checkpoint-{self.state.best_global_step}"
+        if self.args.load_best_model_at_end and (best := self.state.best_global_step):  # the run may have been moved
+            self.state.best_model_checkpoint = f"{self.args.output_dir}/checkpoint-{best}"
+            if self.checkpoints.place_of(best) is None:  # it went when a later step was better
+                self.state.best_global_step = self.state.best_metric = self.state.best_model_checkpoint = None
         for one in self._early_stopping:
             one.early_stopping_patience = self.watch.early_stopping_patience  # not the checkpoint's
         return (epochs, 0) if self.state.global_step >= max_steps or self.stopped_early else done

@@ -106,6 +106,12 @@ def test_queries_without_tables_are_only_parsed_and_those_of_a_named_database_co
     assert (found.errors, [*found.not_checked]) == (0, ["does_not_run"])
 
 
+def test_a_case_is_found_behind_a_system_message(tmp_path: Path) -> None:
+    turns = [("system", "JSON."), ("user", CASE["prompt"]), ("assistant", "1")]
+    talk = {"messages": [{"role": role, "content": said} for role, said in turns]}
+    assert audited(tmp_path, [talk], [CASE])[1]["leak"] == [1]
+
+
 def test_other_answers_are_given_to_a_case(tmp_path: Path) -> None:
     (tmp_path / "towns.cypher").write_text("CREATE (:Town {name: 'Oslo'})", encoding="utf-8")
     query = {"verifier": "cypher", "script": "towns.cypher", "prompt": "?", "expected": "MATCH (t:Town) RETURN t.name"}

@@ -215,7 +215,10 @@ def _hashable(cell: Any) -> Hashable:
 
 
 def rows_key(rule: Rule, rows: Sequence[Row], accepted: Sequence[Result]) -> Hashable:
-    """Return a key, equal for results that the rule takes for equal; it keeps the order if all of `accepted` have one."""
+    """Return a key, equal for results that the rule takes for equal; it keeps the order if all of `accepted` have one.
+
+    By `spider`, columns with the same values keep their order.
+    """
     if rule == "spider":  # columns may have any order
         rows = [*zip(*sorted(zip(*rows, strict=True), key=lambda column: sorted(map(repr, column))), strict=True)]
     keys = [*map(_rounded, _flattened(rows, accepted[0].ordered_lists))]

@@ -105,7 +105,7 @@ class NumberCase(Case):
 
     def result_key(self, answer: str, file: Path | None, timeout_s: float) -> Decimal:  # noqa: ARG002
         """Return the number. Raises `Stopped` for an answer that is not a number, or has another unit."""
-        said = answer.strip(" \r\n*`").translate(_MINUS).removesuffix(".")
+        said = answer.strip(" \t\r\n*`").translate(_MINUS).removesuffix(".")
         unit = re.escape(self.unit.translate(_MINUS).removesuffix("."))
         found = _NUMBER.fullmatch(re.sub(f"^{unit}|{unit}$", "", said, count=1, flags=re.IGNORECASE).strip())
         if found is None:

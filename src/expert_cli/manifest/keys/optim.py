@@ -23,7 +23,7 @@ SCHEDULERS: dict[str, frozenset[str]] = {
     "warmup_stable_decay": frozenset({"num_decay_steps", "num_stable_steps", "min_lr_ratio", "num_cycles"}),
     "one_cycle": frozenset({"pct_start", "div_factor", "final_div_factor", "three_phase"}),
     "reduce_lr_on_plateau": frozenset({"factor", "patience", "threshold", "cooldown"}),
-    "greedy": frozenset({"factor", "patience", "threshold", "cooldown", "warmup"}),
+    "greedy": frozenset({"factor", "patience", "threshold", "cooldown", "warmup", "min_lr", "max_lr"}),
 }
 BY_EVALUATIONS = ("reduce_lr_on_plateau", "greedy")
 OPTIMIZERS = (
