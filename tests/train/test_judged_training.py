@@ -16,7 +16,12 @@ LEARNS: dict[str, Any] = {"rows": SEVEN, "max_steps": 20, "learning_rate": 0.01}
 
 
 def test_the_best_step_is_the_first_that_answers_right(tmp_path: Path) -> None:
-    best = {"load_best_model_at_end": True, "metric_for_best_model": "execution_accuracy", "dropout": 0.1}
+    best = {
+        "load_best_model_at_end": True,
+        "metric_for_best_model": "execution_accuracy",
+        "dropout": 0.1,
+        "eval_steps": 3,
+    }
     asked = {"cases": [case(n, 7) for n in range(8)], "evaluation": {"every_steps": 3, "sample": 6}}
     done = train(project(tmp_path, **LEARNS, **asked, **best))
     shares = logged(done.output, "eval_execution_accuracy")
@@ -25,7 +30,14 @@ def test_the_best_step_is_the_first_that_answers_right(tmp_path: Path) -> None:
     assert 3 < first < 20, "neither the first step nor the last would do as well"
     weights = RunPaths(done.output).checkpoints / f"checkpoint-{first}" / "adapter_model.safetensors"
     assert sha256_of(weights) == done.document["adapter_sha256"]
-    settings = ("training.config.load_best_model_at_end=false", "training.config.metric_for_best_model=null")
+    by_loss = ("training.config.metric_for_best_model=eval_loss",)
+    goes_on = RunOptions(resume=str(weights.parent), allow_drift=("best model",))
+    other = train(tmp_path / "manifest.json", goes_on, output=tmp_path / "c", settings=by_loss)
+    losses = logged(other.output, "eval_loss")
+    least = RunPaths(other.output).checkpoints / f"checkpoint-{min(losses, key=losses.__getitem__)}"
+    assert sha256_of(least / "adapter_model.safetensors") == other.document["adapter_sha256"]
+    none = ("load_best_model_at_end=false", "metric_for_best_model=null", "eval_steps=null")
+    settings = tuple(f"training.config.{key}" for key in none)
     told = train(tmp_path / "manifest.json", output=tmp_path / "a", settings=(*settings, "training.config.max_steps=3"))
     assert list(logged(told.output, "eval_execution_accuracy")) == [3], "every_steps needs no key beside it"
     off = ("evaluation.every_steps=null", "training.config.load_best_model_at_end=false")

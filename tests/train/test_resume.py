@@ -139,6 +139,18 @@ def test_settings_that_may_differ_count_from_the_checkpoint_on(tmp_path: Path) -
     assert "early_stopping_patience is 2" in done.document["stop_reason"]
 
 
+@pytest.mark.parametrize("schedule", ["reduce_lr_on_plateau", "greedy"])
+def test_a_schedule_has_the_patience_of_the_run_that_goes_on(tmp_path: Path, schedule: str) -> None:
+    often: dict[str, Any] = {"lr_scheduler": schedule, "save_steps": 1, "logging_steps": 1, "eval_steps": 1}
+    often |= {"learning_rate": 5.0, "max_steps": 9, "lr_scheduler_kwargs": {"patience": 50}}
+    with pytest.raises(Crash):
+        train(project(tmp_path, **often), RESUME, CrashingAt(3))
+    new = project(tmp_path, **{**often, "lr_scheduler_kwargs": {"patience": 0}})
+    done = train(new, RunOptions(resume="auto", allow_drift=("optim.scheduler_kwargs",)))
+    rates = [rate for _, _, _, rate, _ in metrics(done.output) if rate]
+    assert min(rates) < rates[0]
+
+
 def test_a_run_that_is_complete_returns_its_result_unless_settings_or_data_are_others(tmp_path: Path) -> None:
     def told() -> list[str]:
         report = CrashingAt()

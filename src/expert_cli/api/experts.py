@@ -97,8 +97,8 @@ def evaluate(
         IntegrityError: The adapter is damaged.
     """
     asked, served = locals(), endpoint is not None
-    by_model = adapter or served or baseline or shots or samples or baseline_endpoint or base_quantization
-    by_model = by_model or base_model or batch_size or max_new_tokens
+    by_base = baseline or shots or baseline_endpoint or base_quantization or base_model
+    by_model = adapter or served or by_base or samples or batch_size or max_new_tokens
     faults = {
         "--answers are written already: all that lets a model answer goes with --adapter": answers and by_model,
         "give --adapter, --answers, or --manifest and --endpoint": not (answers or adapter or (manifest and served)),

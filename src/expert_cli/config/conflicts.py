@@ -127,16 +127,15 @@ def _of_saving(config: TrainingConfig, evaluation: EvaluationBlock) -> Iterator[
     if config.save_strategy == "no" and config.save_every:
         message = f'save_strategy "no" and save_every "{config.save_every}" contradict each other'
         yield "save_every", message, "remove one of the two"
-    judged = config.load_best_model_at_end or config.early_stopping_patience
-    of_loss = config.eval_strategy != "no" and (config.eval_strategy or config.eval_steps or judged)
-    is_measured = of_loss or evaluation.every_steps or config.eval_strategy == "no"  # "no": the rate stays
+    is_constant = config.eval_strategy == "no"  # as one asked for
+    is_measured = config.evaluates_loss or evaluation.every_steps or is_constant
     if config.lr_scheduler in BY_EVALUATIONS and not is_measured:
         message = f"lr_scheduler {config.lr_scheduler} goes by evaluations, and nothing asks for one"
         yield "lr_scheduler", message, 'write "eval_strategy": "steps" and "eval_steps"'
     asks = "load_best_model_at_end" if config.load_best_model_at_end else "early_stopping_patience"
-    if not judged:
+    if not config.compares_steps:
         return
-    by_loss = config.metric_for_best_model != EXECUTION_ACCURACY
+    by_loss = config.goes_by_loss
     if not by_loss and not evaluation.every_steps:
         message = f"{EXECUTION_ACCURACY} without evaluation.every_steps: no cases are answered"
         yield "metric_for_best_model", message, 'write "evaluation": {"every_steps": 50} beside "training"'

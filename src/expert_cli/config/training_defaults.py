@@ -147,11 +147,8 @@ def log_save_eval(config: Config, evaluation: Settings[EvaluationBlock]) -> LogS
     """Return when a run logs, evaluates and saves."""
     written = config.written
     wants_best = bool(written.load_best_model_at_end)
-    by_loss = written.metric_for_best_model != EXECUTION_ACCURACY
-    judged = bool(wants_best or written.early_stopping_patience)
-    asks_loss = bool(written.eval_steps or (by_loss and judged))
     default: Strategy = "epoch" if wants_best and written.save_strategy == "epoch" else "steps"
-    of_loss: Strategy = written.eval_strategy or (default if asks_loss else "no")
+    of_loss: Strategy = (written.eval_strategy or default) if written.evaluates_loss else "no"
     every, answers = evaluation.written.every_steps, 0
     if every:
         every, answers = evaluation.use("every_steps"), evaluation.use("sample")
@@ -168,6 +165,7 @@ def log_save_eval(config: Config, evaluation: Settings[EvaluationBlock]) -> LogS
         reason = f"load_best_model_at_end: a multiple of {eval_steps} steps, after which the run is evaluated"
         config.put("save_steps", save_steps, f"a checkpoint every {save_steps} steps", reason)
     report_to = written.report_to or ()
+    by_loss = written.goes_by_loss if written.compares_steps else written.evaluates_loss or not every
     targets = () if report_to == "none" else (report_to,) if isinstance(report_to, str) else tuple(report_to)
     return config.block(
         LogSaveEvalConfig,
@@ -177,9 +175,9 @@ def log_save_eval(config: Config, evaluation: Settings[EvaluationBlock]) -> LogS
         save_total_limit=_limit(config, writes=save_strategy != "no" or save_every_s > 0),
         eval_strategy=eval_strategy,
         eval_steps=eval_steps,
-        validates=of_loss != "no",
+        validates=written.evaluates_loss,
         answers=answers,
-        **_best(config, by_loss=by_loss if judged else of_loss != "no" or not every),
+        **_best(config, by_loss=by_loss),
         report_to=config.put("report_to", targets),
     )
 

@@ -19,21 +19,26 @@ from expert_cli.inference.expert import generating
 from expert_cli.inference.expert_config import GenerationConfig, Stop
 from expert_cli.inference.grammar import GrammarLogitsProcessor, Held, Way
 from expert_cli.inference.prompts import PromptRenderer
+from expert_cli.inference.sql_correction import corrected
 
-BEAMS = 4
-"""Beams for a second attempt at a query that does not compile, if the expert sets none."""
+TRIES = 4
+"""How often a query that names what is not there is corrected."""
 BLOCK, TIMES = 8, 4
 """The shortest block of tokens that counts as a loop, and how often it must repeat in a row."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """A prompt as ids, what holds the answer (None: free text), a seed, and how many answers to draw."""
+    """A prompt as ids, what holds the answer (None: free text), a seed, and how many answers to draw.
+
+    begun: how many of the last ids of the prompt are the beginning of the answer.
+    """
 
     prompt: Sequence[int]
     held: Held | None = None
     seed: int = 0
     count: int = 1
+    begun: int = 0
 
 
 class Completion(NamedTuple):
@@ -56,13 +61,12 @@ def batches(
 ) -> Iterator[dict[int, list[Completion]]]:
     """Yield the answers of a batch by request number, `count` for each; the longest prompts come first.
 
-    A query that does not compile on its tables is generated again with beams, and the first beam that compiles is taken.
+    A query that names what its tables do not have is generated again from that place, up to TRIES times.
     Raises EnvironmentProblem if the GPU has too little memory.
     """
     order = sorted(range(len(requests)), key=lambda n: -len(requests[n].prompt))
     rows = settings.num_beams * max((one.count for one in requests), default=1)
     size, most = max(1, settings.batch_size // rows), max(1, settings.batch_size // settings.num_beams)
-    is_greedy = not settings.temperature and settings.num_beams == 1
     with generating(model):
         for start in range(0, len(order), size):
             numbers = order[start : start + size]
@@ -73,15 +77,23 @@ def batches(
             ]
             written = zip(*(_batch(model, some, settings, renderer) for some in parts), strict=True)
             made = {n: [*chain(*some)] for n, some in zip(numbers, written, strict=True)}
-            refused = [n for n in numbers if is_greedy and _is_refused(requests[n], made[n][0], renderer)]
-            if refused:  # a beam that never ends is not followed beyond the length of good answers
-                sound = (2 * len(one.ids) for n, (one,) in made.items() if n not in refused)
-                longest = min(settings.max_new_tokens, max(sound, default=0) or settings.max_new_tokens)
-                beams = replace(settings, num_beams=BEAMS, max_new_tokens=longest)
-                others = generate(model, [requests[n] for n in refused], beams, renderer)
-                pairs = zip(refused, others, strict=True)
-                made |= {n: some for n, some in pairs if not _is_refused(requests[n], some[0], renderer)}
+            tried = made
+            for _ in range(0 if settings.temperature else TRIES):
+                again = {n: one for n, (given,) in tried.items() if (one := _corrected(requests[n], given, renderer))}
+                if not again:
+                    break
+                tried = dict(zip(again, _batch(model, [*again.values()], settings, renderer), strict=True))
+                made |= {n: some for n, some in tried.items() if not _is_refused(requests[n], some[0], renderer)}
             yield made
+
+
+def _corrected(request: Request, written: Completion, renderer: PromptRenderer) -> Request | None:
+    """Return the request for the rest of a query that names what is not there; None if nothing can be corrected."""
+    held, answer = request.held, renderer.decode(written.ids)
+    if held is None or not held.tables or not (rest := corrected(answer, held.fault, held.tables)):
+        return None
+    begun = next(n for n in range(len(written.ids), -1, -1) if len(renderer.decode(written.ids[:n])) <= len(rest.kept))
+    return replace(request, prompt=[*request.prompt, *written.ids[:begun]], held=replace(held, rest=rest), begun=begun)
 
 
 def _is_refused(request: Request, written: Completion, renderer: PromptRenderer) -> bool:
@@ -99,7 +111,7 @@ def _batch(
 ) -> list[list[Completion]]:
     device, width, beams = model.device, max(len(one.prompt) for one in requests), settings.num_beams
     ends, on_gpu, held = sorted(renderer.stop_token_ids), device.type == "cuda", [one.held for one in requests]
-    empty = [width - len(one.prompt) for one in requests]
+    empty, begins = [width - len(one.prompt) for one in requests], [width - one.begun for one in requests]
     ids = [[renderer.pad_id] * left + [*one.prompt] for left, one in zip(empty, requests, strict=True)]
     mask = [[0] * left + [1] * (width - left) for left in empty]
     # all beams are returned: the most likely one may not compile
@@ -126,7 +138,7 @@ def _batch(
         return scores.masked_fill(torch.tensor(looping, device=device)[:, None], -torch.inf)
 
     way: Way = "beams" if beams > 1 else "drawn" if drawn else "greedy"
-    processors: list[Any] = [GrammarLogitsProcessor(renderer.hf, ends, held, width, way)] if any(held) else []
+    processors: list[Any] = [GrammarLogitsProcessor(renderer.hf, ends, held, begins, way)] if any(held) else []
     processors += [without_loops] if beams > 1 else []
     given: dict[str, Any] = {"generation_config": how, "logits_processor": processors, "streamer": streamer}
     given |= {name: torch.tensor(rows, device=device) for name, rows in (("input_ids", ids), ("attention_mask", mask))}
@@ -142,8 +154,8 @@ def _batch(
         raise EnvironmentProblem(
             told, f"use --batch-size {max(1, count // 2)}, or a shorter --max-new-tokens"
         ) from error
-    rows = iter([_completion(row, settings, renderer) for row in written[:, width:].tolist()])
-    answers = [[*islice(rows, returned)] for _ in requests]
+    rows = iter(written.tolist())
+    answers = [[_completion(row[begin:], settings, renderer) for row in islice(rows, returned)] for begin in begins]
     for n, some in enumerate(answers if beams > 1 else ()):  # skip unused beams
         filled = (one for one in some if one.ids or one is some[0])
         answers[n] = [next((one for one in filled if not _is_refused(requests[n], one, renderer)), some[0])]

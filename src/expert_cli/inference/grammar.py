@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
@@ -22,7 +22,7 @@ from transformers import LogitsProcessor, PreTrainedTokenizerFast
 from expert_cli.errors import EnvironmentProblem
 from expert_cli.inference.cypher_grammar import cypher_grammar, made_variables, read_graph
 from expert_cli.inference.expert_config import Grammar
-from expert_cli.inference.sql_grammar import compiler, made_names, sql_grammar, tables_of
+from expert_cli.inference.sql_grammar import Rest, compiler, made_names, sql_grammar, tables_of
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
@@ -30,14 +30,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Held:
-    """What holds the answer to one question. grammar: returns llguidance's grammar for the answer so far.
+    """What holds the answer to one question. grammar: returns llguidance's grammar for the answer so far, and `rest`.
 
-    fault: returns why a complete answer cannot be right, "" if unknown. served: parameters of a request to a server. lacks:
-    the part of the JSON Schema that is not enforced, "" for none.
+    fault: returns why a complete answer cannot be right, "" if unknown. tables: those that a query may read. rest: how a
+    corrected query goes on. served: parameters of a request to a server. lacks: the part of the JSON Schema that is not
+    enforced, "" for none.
     """
 
-    grammar: Callable[[str], str]
+    grammar: Callable[[str, Rest | None], str]
     fault: Callable[[str], str] = lambda _: ""
+    tables: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    rest: Rest | None = None
     served: Mapping[str, Any] = field(default_factory=dict)
     lacks: str = ""
 
@@ -53,16 +56,19 @@ def grammar_for(grammar: Grammar, question: str, json_schema: Mapping[str, Any] 
         ordered = in_asked_order(dict(schema or {}), question)
         text, lacks = _json_grammar(ordered, grammar.separators)
         asked = {"type": "json_schema", "json_schema": {"name": "answer", "schema": ordered}}
-        return Held(lambda _: text, served={"response_format": asked}, lacks=lacks)
+        return Held(lambda *_: text, served={"response_format": asked}, lacks=lacks)
     shown: Any = read_graph(question) if grammar.type == "cypher" else tables_of(question)
     if not shown:
         return None
     of_sql = partial(sql_grammar, postgresql=grammar.type == "sql-postgres")
-    lark, made_in = (cypher_grammar, made_variables) if grammar.type == "cypher" else (of_sql, made_names)
-    grammar_of = cache(lambda made: LLMatcher.grammar_from_lark(lark(shown, made)))
+    lark: Any = cypher_grammar if grammar.type == "cypher" else of_sql
+    made_in = made_variables if grammar.type == "cypher" else made_names
+    grammar_of = cache(lambda *of_answer: LLMatcher.grammar_from_lark(lark(shown, *of_answer)))
     served = {"structured_outputs": {"grammar": lark(shown, None)}}
-    held = Held(lambda answer: grammar_of(made_in(answer)), served=served)
-    return replace(held, fault=compiler(shown)) if grammar.type == "sql" else held
+    if grammar.type == "cypher":
+        return Held(lambda answer, _: grammar_of(made_in(answer)), served=served)
+    fault = compiler(shown) if grammar.type == "sql" else lambda _: ""
+    return Held(lambda answer, rest: grammar_of(made_in(answer), rest), fault, shown, served=served)
 
 
 def _json_grammar(schema: dict[str, Any], separators: tuple[str, str]) -> tuple[str, str]:
@@ -115,9 +121,11 @@ class GrammarLogitsProcessor(LogitsProcessor):
     A beam without an allowed token is given up, and no beam may end in a wrong answer; without beams such an answer ends.
     """
 
-    def __init__(self, tokenizer: Any, ends: Sequence[int], held: Sequence[Held | None], prompt: int, way: Way) -> None:
-        """Take what holds each prompt's rows, which are consecutive. prompt: the prompt's columns; ends: the end tokens."""
-        self._held, self._prompt, self._ends, self._way = held, prompt, sorted(ends), way
+    def __init__(
+        self, tokenizer: Any, ends: Sequence[int], held: Sequence[Held | None], begins: Sequence[int], way: Way
+    ) -> None:
+        """Take what holds each prompt's rows, which are consecutive. begins: columns of the answers; ends: the end tokens."""
+        self._held, self._begins, self._ends, self._way = held, begins, sorted(ends), way
         self._tokens = _tokens_of(tokenizer, tuple(self._ends))
         self._matchers: dict[tuple[int, tuple[int, ...]], tuple[str, LLMatcher]] = {}
 
@@ -125,12 +133,14 @@ class GrammarLogitsProcessor(LogitsProcessor):
         """Return the scores [rows, vocabulary] with -inf for tokens that are not allowed."""
         likeliest, scores = scores.argmax(-1).tolist(), scores.clone()
         before, self._matchers = self._matchers, {}
-        for row, ids in enumerate(map(tuple, input_ids[:, self._prompt :].tolist())):
+        for row, columns in enumerate(map(tuple, input_ids.tolist())):
             number = row * len(self._held) // len(scores)
-            held = self._held[number]
+            held, ids = self._held[number], columns[self._begins[number] :]
             if held is None or not {*self._ends}.isdisjoint(ids):
                 continue
-            known = self._matchers[number, ids] = self._matcher(held, ids, before.get((number, ids[:-1])))
+            answer = self._tokens.decode_str(list(ids))
+            known = self._matcher(held.grammar(answer, held.rest), ids, before.get((number, ids[:-1])))
+            self._matchers[number, ids] = known
             matcher, allowed = known[1], np.zeros(scores.shape[1], np.bool_)
             if not matcher.is_error():  # after a forbidden token nothing is allowed
                 if self._way == "greedy" and matcher.validate_tokens([likeliest[row]]) == 1:
@@ -139,16 +149,17 @@ class GrammarLogitsProcessor(LogitsProcessor):
                 allowed[: len(bits)] = bits[: len(allowed)]
             if self._way != "beams":
                 allowed[self._ends] |= not allowed.any()
-            elif matcher.is_accepting() and held.fault(self._tokens.decode_str(list(ids))):
+            elif matcher.is_accepting() and held.fault(answer):
                 allowed[self._ends] = False
             scores[row, torch.from_numpy(~allowed).to(scores.device)] = -torch.inf
         return scores
 
-    def _matcher(self, held: Held, ids: tuple[int, ...], before: tuple[str, LLMatcher] | None) -> tuple[str, LLMatcher]:
+    def _matcher(
+        self, grammar: str, ids: tuple[int, ...], before: tuple[str, LLMatcher] | None
+    ) -> tuple[str, LLMatcher]:
         """Return the grammar of an answer so far, and its matcher. before: those of the answer without its last token."""
         from llguidance import LLMatcher
 
-        grammar = held.grammar(self._tokens.decode_str(list(ids)))
         if before is not None and ids and before[0] == grammar:
             matcher = before[1].deep_copy()
             matcher.consume_token(ids[-1])

@@ -13,29 +13,30 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from itertools import chain
+from typing import NamedTuple
 
 from expert_cli.data.database_prompt import HEADING, quoted
 
-_NAME = r'(?:[^\W\d][\w$]*|"(?:[^"]|"")+"|`[^`]+`|\[[^\]]+\])'
+NAME = r'(?:[^\W\d][\w$]*|"(?:[^"]|"")+"|`[^`]+`|\[[^\]]+\])'
 _CREATE = re.compile(
-    rf"\bCREATE\s+(?:\w+\s+){{0,3}}?(?:TABLE|VIEW)\s+(?:IF\s+NOT\s+EXISTS\s+)?(?:{_NAME}\s*\.\s*)*(?P<name>{_NAME})\s*\(",
+    rf"\bCREATE\s+(?:\w+\s+){{0,3}}?(?:TABLE|VIEW)\s+(?:IF\s+NOT\s+EXISTS\s+)?(?:{NAME}\s*\.\s*)*(?P<name>{NAME})\s*\(",
     re.IGNORECASE,
 )
-_COMPACT = re.compile(rf"^{HEADING}\n(?:{_NAME}\(.*\)(?:\n|\Z))+", re.MULTILINE)
-_COMPACT_TABLE = re.compile(rf"^(?P<name>{_NAME})\(", re.MULTILINE)
+_COMPACT = re.compile(rf"^{HEADING}\n(?:{NAME}\(.*\)(?:\n|\Z))+", re.MULTILINE)
+_COMPACT_TABLE = re.compile(rf"^(?P<name>{NAME})\(", re.MULTILINE)
 _PIECE = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`[^`]*`|\[[^\]]*\]|--[^\n]*|/\*.*?\*/|[(),;]", re.DOTALL)
 _COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
-_FIRST = re.compile(rf"\s*({_NAME}|[\w$]+)")
+_FIRST = re.compile(rf"\s*({NAME}|[\w$]+)")
 _CONSTRAINT = re.compile(
     r"\s*(?:(?:PRIMARY|FOREIGN)\s+KEY\b|CONSTRAINT\s|LIKE\s+\w+\s*$|FULLTEXT\s"
     r"|(?:UNIQUE\s+)?(?:UNIQUE|CHECK|EXCLUDE|KEY|INDEX)\b\s*[\w\"`\[\]]*\s*\((?!\s*\d+\s*[,)]))",  # no key VARCHAR(50)
     re.IGNORECASE,
 )
 _MADE = re.compile(
-    rf"\bas\s+({_NAME})(?=\W)|(?:\bwith|\brecursive|\)\s*,)\s+({_NAME})\s*(?:\([\w\s,]*\)\s*)?as\b", re.IGNORECASE
+    rf"\bas\s+({NAME})(?=\W)|(?:\bwith|\brecursive|\)\s*,)\s+({NAME})\s*(?:\([\w\s,]*\)\s*)?as\b", re.IGNORECASE
 )
 _READING = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE)
-_PLAIN = re.compile(r"[A-Za-z_]\w*")
+PLAIN = re.compile(r"[A-Za-z_]\w*")
 
 _WORDS = """
 abs all and any as asc avg between bigint blob boolean by case cast ceil ceiling char character coalesce collate concat
@@ -98,17 +99,26 @@ def made_names(sql: str) -> tuple[str, ...]:
 
 
 def sql_grammar(
-    tables: Mapping[str, Collection[str]], made: Iterable[str] | None = None, *, postgresql: bool = False
+    tables: Mapping[str, Collection[str]],
+    made: Iterable[str] | None = None,
+    rest: Rest | None = None,
+    *,
+    postgresql: bool = False,
 ) -> str:
     """Return the grammar of queries on tables. made: names that the query defines; LATER, LETTER: any such name."""
     words = {*_WORDS.split(), *(_POSTGRESQL.split() if postgresql else ())}
     marks = r"[-+*\/%=<>!|,&~#@:?\[\]^{}]" if postgresql else r"[-+*\/%=<>!|,&~]"
     made, columns = list(made or ()), [column for of_table in tables.values() for column in of_table]
-    parts = _any({name.rstrip("s") for name in [*tables, *columns] if _PLAIN.fullmatch(name)}, quoted=False)
+    parts = _any({name.rstrip("s") for name in [*tables, *columns] if PLAIN.fullmatch(name)}, quoted=False)
     or_made = " | MADE" if made else ""
     of_tables = (f'({_any([table])}) "." ({_any(of_table)} | "*")' for table, of_table in tables.items())
+    start = 'SP? (("with"i | "with"i SP "recursive"i) SP view (SP? "," SP? view)* SP?)? body ";"?'
+    if rest:
+        made_now = "SP NEW" if rest.ways[0].endswith(" AS") else ""
+        begun = f"{json.dumps(rest.kept, ensure_ascii=False)} ({_any(rest.ways, quoted=False)}) {made_now}"
+        start = f"""{begun} ((SP | SP? MARK) body)? {'")" body ' * rest.depth}";"?"""
     return f"""
-start: SP? (("with"i | "with"i SP "recursive"i) SP view (SP? "," SP? view)* SP?)? body ";"?
+start: {start}
 view: NEW SP? ("(" NEW (SP? "," SP? NEW)* ")" SP?)? "as"i SP? "(" body ")"
 body: SP? (word SP | word? SP? (MARK | "(" (body | LETTER (SP? MARK body)?) ")") SP?)* word?
 word: WORD | NUMBER | TEXT | TABLE (SP ALIAS)? | COLUMN | LATER{or_made} | "as"i SP NEW | qualified
@@ -128,6 +138,14 @@ SP: /[ \\t\\n]{{1,24}}/
 """
 
 
+class Rest(NamedTuple):
+    """How a query goes on: behind the text `kept` with one of `ways`. depth: the brackets that are open then."""
+
+    kept: str
+    ways: tuple[str, ...]
+    depth: int
+
+
 def _any(names: Iterable[str], *, quoted: bool = True) -> str:
     """Return the alternatives of names in any letter case, quoted where necessary."""
     ways = [_spelled(name) if quoted else [name] for name in sorted({*names})]
@@ -135,7 +153,7 @@ def _any(names: Iterable[str], *, quoted: bool = True) -> str:
 
 
 def _spelled(name: str) -> list[str]:
-    return [*([name] if _PLAIN.fullmatch(name) else ()), quoted(name), f"`{name}`", f"[{name}]"]
+    return [*([name] if PLAIN.fullmatch(name) else ()), quoted(name), f"`{name}`", f"[{name}]"]
 
 
 def compiler(tables: Mapping[str, Collection[str]]) -> Callable[[str], str]:

@@ -38,10 +38,9 @@ def training_arguments(run: RunConfig, checkpoints: Path, **more: Any) -> Traini
         "learning_rate": optim.learning_rate,
         # one_cycle is created in trainer.py; the Trainer only needs a known name.
         "lr_scheduler_type": "constant" if stays or optim.scheduler == "one_cycle" else optim.scheduler,
+        # "greedy": transformers' lowest rate is above an adapter's usual one
         "lr_scheduler_kwargs": {
-            **(
-                {"min_lr": 0.0} if optim.scheduler == "greedy" else {}
-            ),  # transformers' is above an adapter's usual rate
+            **({"min_lr": 0.0} if optim.scheduler == "greedy" else {}),
             **dict(optim.scheduler_kwargs),
             **({"mode": "max"} if is_rising else {}),
         },

@@ -36,6 +36,7 @@ from transformers.trainer_callback import ExportableState
 from expert_cli.config.run_config import AUTO
 from expert_cli.config.run_identity import require_goes_on, require_keys
 from expert_cli.errors import InputError, IntegrityError
+from expert_cli.manifest.keys.optim import SCHEDULERS
 from expert_cli.model.adapter import adapter_parts, load_adapter
 from expert_cli.runs.status import RunStatus
 from expert_cli.training.trainer import ExpertTrainer
@@ -275,7 +276,8 @@ class Checkpoints:
             schedule.step()
             vars(schedule).update(_step_count=before.get("_step_count", 2))
         else:
-            schedule.load_state_dict(before)
+            settings = SCHEDULERS[trainer.args.lr_scheduler_type]  # of this run, which may have others
+            schedule.load_state_dict({name: now for name, now in before.items() if name.rstrip("s") not in settings})
             for group, rate in zip(optimizer.param_groups, state["learning_rates"], strict=True):
                 group["lr"] = rate
         if state["scaler"] and trainer.accelerator.scaler is not None:

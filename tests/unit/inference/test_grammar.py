@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 import torch
+from llguidance import LLMatcher
 
 from expert_cli.inference.expert_config import GenerationConfig, Grammar
 from expert_cli.inference.generate import Request, generate
 from expert_cli.inference.grammar import GrammarLogitsProcessor, Held, grammar_for
-from expert_cli.inference.sql_grammar import compiler, tables_of
+from expert_cli.inference.sql_correction import corrected
+from expert_cli.inference.sql_grammar import Rest, compiler, sql_grammar, tables_of
 from expert_cli.manifest.key import GrammarType
 from tests import tiny
 
@@ -49,7 +51,7 @@ The relationships:
 def taken(held: Held | None, text: str) -> str:
     """Return how much of an answer is taken, with a mark behind it where it may not end there."""
     assert held is not None
-    processor = GrammarLogitsProcessor(TOKENIZER, [END], [held], 0, "drawn")
+    processor = GrammarLogitsProcessor(TOKENIZER, [END], [held], [0], "drawn")
     ids = [*BACKEND.encode(text).ids, END]
     for number, token in enumerate(ids):
         scores = processor(torch.tensor([ids[:number]], dtype=torch.long).reshape(1, number), torch.zeros(1, 384))
@@ -119,8 +121,8 @@ def test_what_a_server_is_given_takes_names_that_a_query_will_make(
     held = grammar_for(Grammar(kind), question)
     assert held is not None
     lark = json.dumps({"grammars": [{"lark_grammar": held.served["structured_outputs"]["grammar"]}]})
-    assert taken(Held(lambda _: lark), right) == right
-    assert taken(Held(lambda _: lark), wrong) != wrong
+    assert taken(Held(lambda *_: lark), right) == right
+    assert taken(Held(lambda *_: lark), wrong) != wrong
 
 
 def test_a_name_that_must_be_quoted_is() -> None:
@@ -231,7 +233,9 @@ def test_what_is_written_is_taken(model: Any, ways: dict[str, Any]) -> None:
 
 def test_a_beam_without_a_continuation_neither_raises_nor_is_returned(model: Any) -> None:
     nothing = json.dumps({"grammars": [{"lark_grammar": 'start: "zq" | "zq" "~" /[a-c]/ | /\\u4e00/'}]})
-    (found,) = generate(model, [Request([5, 6], Held(lambda _: nothing))], GenerationConfig(9, 8, num_beams=4), ENDS)[0]
+    (found,) = generate(model, [Request([5, 6], Held(lambda *_: nothing))], GenerationConfig(9, 8, num_beams=4), ENDS)[
+        0
+    ]
     assert BACKEND.decode(list(found.ids)) in ("zq", "zq~a", "zq~b", "zq~c", "\u4e00")
 
 
@@ -239,20 +243,80 @@ def refusing(*refused: str) -> Callable[[str], str]:
     return lambda text: "no such column" if text in refused else ""
 
 
-def test_a_query_that_its_tables_refuse_is_asked_again_by_beams(model: Any) -> None:
+def test_no_beam_ends_in_a_query_that_its_tables_refuse(model: Any) -> None:
     letters = json.dumps({"grammars": [{"lark_grammar": "start: /[a-f]/"}]})
 
-    def written(*refused: str, **ways: Any) -> str:
-        held = Held(lambda _: letters, refusing(*refused))
-        (one,) = generate(model, [Request([5, 6], held)], GenerationConfig(9, 8, **ways), ENDS)[0]
+    def written(*refused: str) -> str:
+        held = Held(lambda *_: letters, refusing(*refused))
+        (one,) = generate(model, [Request([5, 6], held)], GenerationConfig(9, 8, num_beams=2), ENDS)[0]
         return str(BACKEND.decode(list(one.ids)))
 
-    first = written()
-    second = written(first)
-    assert {first, second} < {*"abcdef"}
-    assert first != second
-    assert written(*"abcdef") == first, "where all are refused the first stays"
-    assert written(written(num_beams=2), num_beams=2) != written(num_beams=2)
+    assert {written(), written(written())} < {*"abcdef"}
+    assert written(written()) != written()
+
+
+@pytest.mark.parametrize("last", ["ON 1", "ON 2e"])
+def test_a_query_that_names_what_is_not_there_goes_on_otherwise(model: Any, last: str) -> None:
+    def grammar(_: str, rest: Rest | None) -> str:
+        start = "SELECT name FROM sales LIMIT 1" if rest is None else f"{rest.kept}{rest.ways[0]}{last[2:]}"
+        return json.dumps({"grammars": [{"lark_grammar": f"start: {json.dumps(start)}"}]})
+
+    tables = tables_of(SHOP)
+    held = Held(grammar, compiler(tables), tables)
+    found = generate(model, [Request([5, 6], held), Request([7, 8, 9])], GenerationConfig(60, 8), ENDS)
+    joined = BACKEND.decode(list(found[0][0].ids))
+    is_compiled = last == "ON 1"
+    assert joined == ("SELECT name FROM sales JOIN shops ON 1" if is_compiled else "SELECT name FROM sales LIMIT 1")
+    assert found[1] == generate(model, [Request([7, 8, 9])], GenerationConfig(60, 8), ENDS)[0]
+
+
+@pytest.mark.parametrize(
+    ("query", "kept", "ways"),
+    [
+        ("SELECT name FROM sales WHERE price > 3", "SELECT name FROM sales", [" JOIN shops ON"]),
+        ("SELECT s.price FROM sales AS s WHERE Name = 'it'", "SELECT s.price FROM sales AS s", [" JOIN shops AS"]),
+        ("SELECT price FROM sales WHERE 'name' = name;", "SELECT price FROM sales", [" JOIN shops ON"]),
+        ("SELECT shops.name FROM sales;", "SELECT shops.name FROM sales", [" JOIN shops ON"]),
+        ("SELECT max(name)\nFROM sales\nLIMIT 1", "SELECT max(name)\nFROM sales", [" JOIN shops ON"]),
+        (
+            "SELECT 1 UNION SELECT name FROM sales UNION SELECT 2",
+            "SELECT 1 UNION SELECT name FROM sales",
+            [" JOIN shops ON"],
+        ),
+        (
+            "SELECT id FROM shops WHERE id IN (SELECT max(shop_id) FROM shops) LIMIT 3",
+            "SELECT id FROM shops WHERE id IN (SELECT max(shop_id) FROM shops",
+            [" JOIN sales ON"],
+        ),
+        ("SELECT a.price FROM shops AS a", "SELECT ", ["id", "name", 'a."the city"', "a.id", "a.name"]),
+        (
+            "SELECT sales.price FROM shops JOIN sales ON name = sales.name",
+            "SELECT sales.price FROM shops JOIN sales ON name = ",
+            [
+                *["id", "name", "price", "shop_id", "sales.price", "sales.shop_id"],
+                'shops."the city"',
+                "shops.id",
+                "shops.name",
+            ],
+        ),
+        ("SELECT shops.id FROM shops JOIN shops ON 1", "SELECT shops.id FROM shops JOIN ", ["sales"]),
+        ("SELECT price, sales FROM sales", "SELECT price, ", ["price", "shop_id", "sales.price", "sales.shop_id"]),
+        ("SELECT price FROM sales AS a, sales AS b", "SELECT ", ["a.price", "a.shop_id", "b.price", "b.shop_id"]),
+        ("SELECT 1 FROM name", "SELECT 1 FROM ", ["shops", "sales"]),
+    ],
+)
+def test_a_query_is_cut_where_it_names_what_is_not_there(query: str, kept: str, ways: list[str]) -> None:
+    tables = tables_of(SHOP)
+    rest = corrected(query, compiler(tables), tables)
+    assert rest == Rest(kept, tuple(ways), kept.count("(") - kept.count(")"))
+    going_on = f"{kept}{ways[0]} {'b' if ways[0].endswith('AS') else 1}{')' * rest.depth} LIMIT 5"
+    assert taken(Held(lambda *_: LLMatcher.grammar_from_lark(sql_grammar(tables, (), rest))), going_on) == going_on
+
+
+def test_what_no_other_name_can_help_is_left() -> None:
+    tables = tables_of(SHOP)
+    for query in ("SELECT name FROM shops", "SELECT FROM", "SELECT wide(name) FROM shops"):
+        assert corrected(query, compiler(tables), tables) is None
 
 
 def test_sqlite_tells_why_a_query_cannot_be_and_runs_none(tmp_path: Path) -> None:

@@ -187,6 +187,8 @@ class Documents:
         found = np.zeros(len(pieces.documents), np.int64)
         for shard, first, stop in zip(self._shards, self.first, self.first[1:], strict=False):
             which = np.flatnonzero((first <= pieces.documents) & (pieces.documents < stop))
+            if not len(which):
+                continue
             begins = shard.starts[pieces.documents[which] - first]
             places = np.flatnonzero(shard.trained(0, len(shard.ids)))
             ends = np.searchsorted(places, [begins + pieces.starts[which] + 1, begins + pieces.stops[which]])

@@ -69,6 +69,22 @@ class LogSaveEvalKeys(Strict):
     )
     """Where metrics go besides metrics.jsonl: the integrations of transformers' Trainer, whose packages must be installed."""
 
+    @property
+    def compares_steps(self) -> bool:
+        """Whether the run asks which of its steps is the best."""
+        return bool(self.load_best_model_at_end or self.early_stopping_patience)
+
+    @property
+    def goes_by_loss(self) -> bool:
+        """Whether "best" means the loss on the validation rows, not the share of right answers."""
+        return self.metric_for_best_model != EXECUTION_ACCURACY
+
+    @property
+    def evaluates_loss(self) -> bool:
+        """Whether the loss on the validation rows is computed during the run."""
+        needs_loss = self.eval_steps or (self.compares_steps and self.goes_by_loss)
+        return self.eval_strategy != "no" and bool(self.eval_strategy or needs_loss)
+
 
 @dataclass(frozen=True)
 class LogSaveEvalConfig:

@@ -17,6 +17,8 @@ from expert_cli.evaluation.verifiers import query
 from expert_cli.evaluation.verifiers.case import Grade
 from expert_cli.evaluation.verifiers.sandbox import postgres
 from expert_cli.inference.expert_config import Grammar
+from expert_cli.inference.sql_correction import corrected
+from expert_cli.inference.sql_grammar import Rest
 from tests import graders
 from tests.unit.evaluation.hostile import runner
 from tests.unit.evaluation.hostile.test_queries import IN_PARIS, SHOP
@@ -100,12 +102,24 @@ def test_what_is_right_by_luck_is_caught_on_other_contents(
 def test_an_answer_that_postgresql_does_not_compile_is_known_before_it_is_judged(sources: dict[str, Path]) -> None:
     row = {"verifier": "sql", "database": "staff.sql", "dialect": "postgresql", "expected": "SELECT 1"}
     case = read_case("here", row).located(sources["staff"].parent)
-    turn = "CREATE TABLE staff (id INTEGER, name TEXT, hired DATE);\n\nWho?"
+    turn = "CREATE TABLE staff (id INTEGER, name TEXT); CREATE TABLE trips (id INTEGER, cost REAL);\n\nWho?"
     held = held_for(turn, case, Grammar("sql-postgres"))
     assert held is not None
     assert held.fault is not None
     assert held.fault("SELECT name FROM staff WHERE hired > now() - INTERVAL '1 day'") == ""
     assert held.fault("SELECT sum(name) FROM staff") == "function sum(character varying) does not exist"
+    for answer, kept, ways in (
+        ("SELECT name, cost FROM staff LIMIT 1", "SELECT name, cost FROM staff", [" JOIN trips ON"]),
+        ("SELECT trips.cost FROM staff", "SELECT trips.cost FROM staff", [" JOIN trips ON"]),
+        ("SELECT t.name FROM trips AS t", "SELECT ", ["cost", "id", "t.cost", "t.id"]),
+        (
+            "SELECT id FROM staff AS s CROSS JOIN trips AS t",
+            "SELECT ",
+            ["cost", "name", "s.id", "s.name", "t.cost", "t.id"],
+        ),
+        ("SELECT 1 FROM name", "SELECT 1 FROM ", ["staff", "trips"]),
+    ):
+        assert corrected(answer, held.fault, held.tables) == Rest(kept, tuple(ways), 0)
 
 
 def test_a_source_that_postgresql_cannot_hold_is_named(tmp_path: Path) -> None:
