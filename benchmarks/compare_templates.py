@@ -38,7 +38,7 @@ from expert_cli.data.columns import BadRow, choose_columns
 from expert_cli.data.encode import Encoder
 from expert_cli.data.rows import to_row
 from expert_cli.data.templates.make_template import DATE, make_template
-from expert_cli.data.templates.mask import Document
+from expert_cli.data.templates.mask import Rendered
 from tests.tiny import tiny_backend
 
 Span = tuple[int, int]
@@ -113,7 +113,7 @@ class Comparison:
                 return
         self.compare_split(row, documents)
 
-    def compare_split(self, row: dict[str, Any], documents: list[Document]) -> None:
+    def compare_split(self, row: dict[str, Any], documents: list[Rendered]) -> None:
         """Compare each document with what is asked and answered where its answer is the last."""
         numbers = [number for number, is_trained in answers_of(row).items() if is_trained]
         good = len(numbers) == len(documents)
@@ -125,7 +125,7 @@ class Comparison:
             good = good and trained == {*range(start, len(text))}
         self.note("one document an answer", good, row, str(documents))
 
-    def compare_ids(self, row: dict[str, Any], document: Document) -> None:
+    def compare_ids(self, row: dict[str, Any], document: Rendered) -> None:
         """Compare the ids with transformers' own, control tokens in what the row says being text."""
         encoded = (
             self.encoder.encode([document]).ids.tolist()
@@ -142,7 +142,7 @@ class Comparison:
         same = encoded[: len(expected)] == expected[: len(encoded)]
         self.note("ids equal", same, row, f"{encoded}\n    {expected}")
 
-    def compare_masks(self, row: dict[str, Any], document: Document, whole: str) -> None:
+    def compare_masks(self, row: dict[str, Any], document: Rendered, whole: str) -> None:
         """Compare the trained characters with those of other ways to find them."""
         ours, answers = trained_of(document, len(whole)), answers_of(row)
         asked = [self.asked(row, number, whole) for number in answers]
@@ -228,7 +228,7 @@ def turns_of(row: dict[str, Any]) -> list[dict[str, Any]]:
     return [{name: value for name, value in turn.items() if name != "weight"} for turn in row["messages"]]
 
 
-def text_of(document: Document) -> str:
+def text_of(document: Rendered) -> str:
     """Return the text of a document, without the marks of control tokens that rows say."""
     return unmarked("".join(text for text, _ in document))
 
@@ -239,7 +239,7 @@ def answers_of(row: dict[str, Any]) -> dict[int, bool]:
     return {number: turn.get("weight", 1) != 0 for number, turn in turns if turn["role"] == "assistant"}
 
 
-def trained_of(document: Document, most: int) -> set[int]:
+def trained_of(document: Rendered, most: int) -> set[int]:
     """Return where the trained characters of a document stand, without an end token that the text does not have."""
     trained = [is_trained for text, is_trained in document for _ in unmarked(text)]
     return {at for at, is_trained in enumerate(trained[:most]) if is_trained}

@@ -8,7 +8,7 @@ from typing import Any
 from expert_cli._compat import unmarked
 from expert_cli.data.rows import Row
 from expert_cli.data.templates.chat import Template
-from expert_cli.data.templates.mask import Document
+from expert_cli.data.templates.mask import Rendered
 
 
 def talk(*turns: tuple[str, str] | dict[str, Any], trained: Sequence[bool] = (), **more: Any) -> Row:
@@ -17,7 +17,7 @@ def talk(*turns: tuple[str, str] | dict[str, Any], trained: Sequence[bool] = (),
     return Row("x:1", messages, trained or [turn["role"] == "assistant" for turn in messages], **more)
 
 
-def shown(document: Document) -> str:
+def shown(document: Rendered) -> str:
     """Return a document with ⟦ and ⟧ around what is trained."""
     marked = "".join(f"⟦{text}⟧" if trained else text for text, trained in document)
     return unmarked(marked.replace("⟧⟦", ""))

@@ -202,7 +202,10 @@ def _cheaper_work(e: Evidence) -> list[Advice]:
     """Unnecessary work of a busy device, the largest bound first, unknown ones last."""
     advice, forward, padding = [], e.shares.get("forward", 0.0), e.padding_share or 0.0
     if e.settings.get("packing") in ("off", None) and padding >= NOTABLE:
-        advice.append(_set("packing", "true", f"{padding:.0%} of the positions are padding", padding))
+        # a base model with recurrent layers is not packed, though it was asked for
+        key = "packing" if e.settings.get("packing_asked") in ("off", None) else "group_by_length"
+        if e.settings.get(key) is not True:
+            advice.append(_set(key, "true", f"{padding:.0%} of the positions are padding", padding))
     if e.settings.get("checkpointing") not in ("off", None) and forward and _has_room(e):
         why = "the backward pass repeats the forward one, and half of the memory is free"
         advice.append(_set("gradient_checkpointing", "false", why, forward))

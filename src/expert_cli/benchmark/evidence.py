@@ -22,7 +22,8 @@ class Evidence:
 
     shares: of the observed steps' time (data, host_to_device, forward, backward, optimizer, checkpoint, eval, other; sum 1).
     run_shares: the same for the whole run, for rare phases. idle, free_memory: shares of the GPU's time and memory. cpu_use:
-    the share of the cores used by the run. settings: the blocks loader, optim, compute and watch of run.json.
+    the share of the cores used by the run. settings: the blocks loader, optim, compute and watch of run.json, and the packing
+    that was asked for.
     """
 
     shares: Mapping[str, float] = field(default_factory=dict)
@@ -49,6 +50,7 @@ def collect_evidence(
     """Return the evidence from samples, the metric lines before and during the observation, and run.json."""
     judged = judged_lines(earlier, new)
     settings = {key: value for name in _BLOCKS for key, value in part(run, "config", name).items()}
+    settings["packing_asked"] = part(run, "identity").get("loader.packing")
     samples = [sample for sample in samples if sample.alive is not False]  # the run has ended
     # beside a run on the CPU, a GPU is used by another program
     gpu = [] if settings.get("device") == "cpu" else of_gpu(samples, main_gpu(samples))

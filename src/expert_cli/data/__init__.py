@@ -1,3 +1,3 @@
-"""From data files to batches of token ids: `sources.py` -> `reading.py` -> `columns.py` -> `rows.py` -> `select.py` ->
-`templates` -> `encode.py` -> `store` -> `packing`.
+"""From data files to batches of token ids: `sources.py` -> `select.py`, which drives `reading.py` -> `columns.py` -> `rows.py`
+-> `templates` -> `encode.py` and then chooses rows -> `store` -> `packing`.
 """

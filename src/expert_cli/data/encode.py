@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from expert_cli._compat import is_marked
 from expert_cli.data.templates.chat import Template
-from expert_cli.data.templates.mask import Document, common
+from expert_cli.data.templates.mask import Rendered, common
 from expert_cli.errors import ExpertError
 
 Ids = tuple[NDArray[np.int32], NDArray[np.int64]]
@@ -103,7 +103,7 @@ class Encoder:
         if sample and self._flat(sample)[0].tolist() != self._by_tokenizers._flat(sample)[0].tolist():
             raise OtherIds("fastokens gives other ids")
 
-    def encode(self, documents: Sequence[Document]) -> Encoded:
+    def encode(self, documents: Sequence[Rendered]) -> Encoded:
         """Encode documents. Raises OtherIds if fastokens must not be used."""
         if self.by_pieces:
             texts = [text for document in documents for text, _ in document]
@@ -120,7 +120,7 @@ class Encoder:
         """Return the ids of one text, as for generation."""
         return list(self._flat([text])[0].tolist())
 
-    def _parted(self, document: Document) -> list[list[int]]:
+    def _parted(self, document: Rendered) -> list[list[int]]:
         """Encode a document as one text; a border lies where the ids of the beginning and of the whole diverge."""
         *before, whole = map(self.ids, accumulate(text for text, _ in document))
         ends = accumulate((common(ids, whole) for ids in before), max, initial=0)

@@ -26,7 +26,7 @@ from expert_cli.data.encode import EMPTY, Encoded, Encoder
 from expert_cli.data.reading import RawRow, rows_of
 from expert_cli.data.rows import Row, asked_hash, digest, to_row
 from expert_cli.data.sources import DataFile, Located, LocatedData
-from expert_cli.data.templates.mask import Document
+from expert_cli.data.templates.mask import Rendered
 from expert_cli.errors import InputError
 from expert_cli.utils.reporter import Reporter
 
@@ -128,7 +128,7 @@ class RowReader:
         waiting: deque[Future[RowBatch]] = deque()
         with ThreadPoolExecutor(2) as thread:
             for batch in self._batches(*part):
-                waiting.append(thread.submit(self._encoded, batch, self._written(batch)))
+                waiting.append(thread.submit(self._encoded, batch, self._rendered(batch)))
                 if len(waiting) > 16:  # limits memory
                     yield waiting.popleft().result()
             yield from (done.result() for done in waiting)
@@ -146,9 +146,9 @@ class RowReader:
             batch.report.unread = dict.fromkeys([*self.columns.unread(names), *sorted(unread)])
             yield batch
 
-    def _written(self, batch: RowBatch) -> list[list[Document]]:
+    def _rendered(self, batch: RowBatch) -> list[list[Rendered]]:
         """Format rows with the template and hash them; rows that it refuses are bad."""
-        documents: list[list[Document]] = []
+        documents: list[list[Rendered]] = []
         if self.encoder:
             template, rows = self.encoder.template, batch.rows
             batch.rows = []
@@ -172,7 +172,7 @@ class RowReader:
                 hashes["asked"].append(asked_hash(asked, below if row.given is None else row.given or row.database))
         return documents
 
-    def _encoded(self, batch: RowBatch, documents: list[list[Document]]) -> RowBatch:
+    def _encoded(self, batch: RowBatch, documents: list[list[Rendered]]) -> RowBatch:
         batch.counts = np.ones(len(batch.rows), np.int64)
         if self.encoder:
             batch.encoded, trained = self.encoder.encode([*chain(*documents)]).trained_only()

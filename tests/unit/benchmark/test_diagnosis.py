@@ -124,6 +124,10 @@ CHANGES: dict[str, tuple[Evidence, list[dict[str, str]]]] = {
         on_gpu(0.6, {**CUDA, "torch_compile": False}),
         [{f"{C}batch_size": "16", f"{C}gradient_accumulation_steps": "2"}, {f"{C}torch_compile": "true"}],
     ),
+    "a base model that is not packed": (
+        on_gpu(settings={**CUDA, "packing": "off", "packing_asked": "best_fit"}, padding_share=0.5),
+        [{f"{C}group_by_length": "true"}],
+    ),
     "two of three, those that bring most": (
         on_gpu(settings={**CUDA, "packing": "off", "checkpointing": "all", "attention": "eager"}, padding_share=0.5),
         [{f"{C}packing": "true"}, {f"{C}gradient_checkpointing": "false"}],

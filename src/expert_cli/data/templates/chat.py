@@ -19,7 +19,7 @@ from expert_cli import _compat
 from expert_cli.data.columns import json_text
 from expert_cli.data.rows import REASONING, Row
 from expert_cli.data.templates import mask
-from expert_cli.data.templates.mask import Document
+from expert_cli.data.templates.mask import Rendered
 from expert_cli.errors import InputError
 from expert_cli.utils.text import first_line
 
@@ -34,7 +34,7 @@ ANSWERED = (*ASKED, {"role": "assistant", "content": B})
 _CALL = {"id": "c00000001", "type": "function", "function": {"name": "f", "arguments": {"p": 1}}}
 _MARK = "\ue000(\\d+)'\"&<\\\\\ue001"
 Turns = Sequence[Mapping[str, Any]]
-Piece = tuple[str, list[int], bool]
+TemplateText = tuple[str, list[int], bool]
 """Text of the template with %s for the contents of messages, the numbers of those messages, and whether it is trained."""
 _Shape = tuple[tuple[str, ...], tuple[bool, ...]]
 """The roles of a conversation, and which turns are trained."""
@@ -69,7 +69,7 @@ class Template:
     given: str = ""
     trains_all: bool = False
     forms: Counter[str] = field(default_factory=Counter, compare=False)
-    _shapes: dict[_Shape, tuple[list[list[Piece]], bool] | None] = field(
+    _shapes: dict[_Shape, tuple[list[list[TemplateText]], bool] | None] = field(
         default_factory=dict, init=False, compare=False
     )
 
@@ -81,7 +81,7 @@ class Template:
         return f"{self.name}, {self.end_token!r}, {self.input_separator!r}{system}{kwargs or ''}"
 
     @cached_property
-    def probe(self) -> Document:
+    def probe(self) -> Rendered:
         """A question and its answer, of one letter each."""
         return self._of_row(Row("", ANSWERED, [False, True]), ["a", "b"])[0]
 
@@ -97,9 +97,9 @@ class Template:
         """Return the text before the next answer; control tokens in the messages are marked as text."""
         return self.render(self._marked(messages, {})[0], generate=True)
 
-    def documents(self, rows: Sequence[Row]) -> list[list[Document] | str]:
+    def documents(self, rows: Sequence[Row]) -> list[list[Rendered] | str]:
         """Return each row's documents (several if earlier turns are rewritten later), or why it cannot be formatted."""
-        found: list[list[Document] | str] = []
+        found: list[list[Rendered] | str] = []
         for number, row in enumerate(rows):
             contents = [turn["content"] for turn in row.messages]
             if row.input:
@@ -108,7 +108,7 @@ class Template:
             is_new = shape not in self._shapes
             try:
                 is_odd = any(self._literals.search(said) or _compat.is_marked(said) for said in contents)
-                quick = None if is_odd else self._filled(row, contents, shape)
+                quick = None if is_odd else self._joined(row, contents, shape)
                 if quick is None or is_new or number % 500 == 0:
                     real = self._of_row(row, contents)
                     if quick not in (None, real):  # the template depends on the contents
@@ -122,7 +122,7 @@ class Template:
 
     # Fast: texts of the template joined with the contents -------------------------------------------------------------
 
-    def _filled(self, row: Row, contents: list[str], shape: _Shape) -> list[Document] | None:
+    def _joined(self, row: Row, contents: list[str], shape: _Shape) -> list[Rendered] | None:
         """Join the contents with the texts of their shape; None if the template might depend on the contents."""
         if row.tools or row.kwargs or not row.messages or max(map(len, row.messages)) > 2 or not all(contents):
             return None
@@ -133,7 +133,7 @@ class Template:
             return None
         return [[(text % tuple([contents[n] for n in at]), kept) for text, at, kept in document] for document in parts]
 
-    def _parts(self, row: Row, blanks: str) -> tuple[list[list[Piece]], bool] | None:
+    def _parts(self, row: Row, blanks: str) -> tuple[list[list[TemplateText]], bool] | None:
         """Render marks between blanks as the contents: the text around them is the template's."""
         marks = [f"{blanks}\ue000{n}'\"&<\\\ue001{blanks[::-1]}" for n in range(len(row.messages))]
         found = re.compile(f"{blanks}{_MARK}{blanks[::-1]}")
@@ -157,7 +157,7 @@ class Template:
 
     # By the template --------------------------------------------------------------------------------------------------
 
-    def _of_row(self, row: Row, contents: Sequence[str], *, exact: bool = False) -> list[Document]:
+    def _of_row(self, row: Row, contents: Sequence[str], *, exact: bool = False) -> list[Rendered]:
         """Return a row's documents. exact: refuse a prompt that is no prefix of its answer. Raises InputError."""
         if not row.messages:
             return [self._of_text(row)]
@@ -194,7 +194,7 @@ class Template:
             return [self._cut(whole, [answers[-1]._replace(begin=0, trained=True)])]
         return [self._cut(one.text, [one]) for one in answers if one.trained]
 
-    def _cut(self, text: str, answers: Sequence[_Answer]) -> Document:
+    def _cut(self, text: str, answers: Sequence[_Answer]) -> Rendered:
         """Cut a text at its answers, each with its end token: of the template, of the next turn, or appended."""
         spans = []
         for _, begin, end, wanting, trained in answers:
@@ -253,7 +253,7 @@ class Template:
         found = self._control.match(whole[len(answered) :].lstrip()) if whole.startswith(answered) else None
         return found[0] if found else ""
 
-    def _of_text(self, row: Row) -> Document:
+    def _of_text(self, row: Row) -> Rendered:
         if row.segments:
             self.forms["segments"] += 1
             return [(text, trained or self.trains_all) for text, trained in row.segments if text]

@@ -14,7 +14,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
-Document = list[tuple[str, bool]]
+Rendered = list[tuple[str, bool]]
 """Pieces of text, and whether each is trained."""
 _HEADER = r"<\|start_header_id\|>"
 PLAIN = "plain"
@@ -60,9 +60,9 @@ def common(one: Sequence[object], other: Sequence[object]) -> int:
     return next((number for number, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
-def pieces_of(text: str, spans: Iterable[tuple[int, int, bool]], *, everything: bool) -> Document:
+def pieces_of(text: str, spans: Iterable[tuple[int, int, bool]], *, everything: bool) -> Rendered:
     """Cut a text at its spans (start, stop, trained), given in order. everything: the rest is trained, too."""
-    pieces: Document = []
+    pieces: Rendered = []
     at = 0
     for start, stop, trained in spans:
         pieces += [(text[at:start], everything), (text[start:stop], trained)]
