@@ -97,7 +97,8 @@ def _corrected(request: Request, written: Completion, renderer: PromptRenderer) 
 
 
 def _is_refused(request: Request, written: Completion, renderer: PromptRenderer) -> bool:
-    return request.held is not None and bool(request.held.fault(renderer.decode(written.ids)))
+    is_cut = written.stop == "length"
+    return request.held is not None and (is_cut or bool(request.held.fault(renderer.decode(written.ids))))
 
 
 def _batch(
@@ -123,12 +124,13 @@ def _batch(
     stops, tail = settings.stops, 16 + max((len(stop.encode()) for stop in settings.stops), default=0)
 
     def ended(input_ids: torch.Tensor, _: Any, **__: Any) -> torch.Tensor:
-        """End an answer at a stop sequence, or when it loops (without beams), or when nobody reads on."""
+        """End an answer at a stop sequence, or when it loops (without beams), is as long as may be, or nobody reads on."""
         found = []
-        for row in input_ids[:, width:].tolist():
+        for number, ids in enumerate(input_ids.tolist()):
+            row, answer = ids[width:], ids[begins[number * len(begins) // len(input_ids)] :]
             text = renderer.decode(row[-tail:]) if stops else ""  # some decoders drop a leading space
-            is_left = left is not None and left.is_set()
-            found.append(is_left or any(stop in text for stop in stops) or (beams == 1 and is_looping(row)))
+            is_over = len(answer) >= settings.max_new_tokens or (left is not None and left.is_set())
+            found.append(is_over or any(stop in text for stop in stops) or (beams == 1 and is_looping(row)))
         return torch.tensor(found, device=device)
 
     def without_loops(input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
@@ -184,7 +186,7 @@ def is_looping(ids: Sequence[int]) -> bool:
 
 
 def stream(model: Any, request: Request, settings: GenerationConfig, renderer: PromptRenderer) -> Iterator[str]:
-    """Yield the text of one answer as it is generated, without beams; special tokens are spelled out."""
+    """Yield the text of one answer as it is generated, without beams or corrections; special tokens are spelled out."""
     spelled: dict[str, Any] = {"skip_special_tokens": False, "clean_up_tokenization_spaces": False}
     pieces: Any = TextIteratorStreamer(renderer.hf, skip_prompt=True, **spelled)
     left = Event()

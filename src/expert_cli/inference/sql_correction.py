@@ -1,6 +1,7 @@
 """Corrects a query that its database does not compile, because it names what is not there.
 
-It is cut where its FROM clause ends, and goes on with a table that has the column; or else at the name, with another one.
+It is cut where its FROM clause ends, and goes on with a table that has the column; or else at the name, with another one. A
+name that two tables have gets a table before it.
 
     SELECT name FROM sales WHERE price > 3     no such column: name
     SELECT name FROM sales JOIN shops ON ...   kept up to "sales", " JOIN shops ON" comes next
@@ -10,9 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import chain
 
 from expert_cli.data.database_prompt import quoted
-from expert_cli.inference.sql_grammar import NAME, PLAIN, Rest
+from expert_cli.inference.sql_grammar import NAME, PLAIN, Rest, unquoted
 
 Fault = Callable[[str], str]
 _FAULTS = {
@@ -24,8 +26,12 @@ _FAULTS = {
 """What SQLite and PostgreSQL say of a name."""
 _TWICE = re.compile(rf"\b(?:from|join)\s+({NAME})\s+(?=join\b|on\b).*?\bjoin\s+(\1)\s+on\b", re.IGNORECASE | re.DOTALL)
 """A table that is joined with itself, without another name for one of both."""
-_TEXT, _CLOSED = re.compile(r"'(?:[^']|'')*'?"), re.compile(r"\([^()]*\)")
+_WORDS = "on|join|from|where|group|order|having|limit|left|right|full|inner|cross|natural|using|union|intersect|except"
+_READ = re.compile(rf"(?:\b(?:from|join)\s|,)\s*({NAME})(?:\s+as)?(?:\s+(?!(?:{_WORDS})\b)({NAME}))?", re.IGNORECASE)
+"""A table, and the name that it has in the query."""
+_QUOTED, _CLOSED = re.compile(r"'[^']*'?|\"[^\"]*\"|`[^`]*`|\[[^\]]*\]"), re.compile(r"\([^()]*\)")
 _FROM, _SET = re.compile(r"\bfrom\b"), re.compile(r"\b(?:union|intersect|except)\b")
+_JOIN = re.compile(r"\s(?:(?:left|right|full|inner|outer|cross|natural)\s+)*join\b")
 _BEHIND_FROM = re.compile(r"\s*(?:\b(?:where|group|order|having|limit)\b|;|\Z)")
 
 
@@ -39,29 +45,43 @@ def corrected(query: str, fault: Fault, tables: Mapping[str, Collection[str]]) -
     start, stop = next(wrong, (0, 0))
     if not stop:
         return None
-    if twice := _TWICE.search(query) if kind == "ambiguous" else None:
-        others = [_spelled(table) for table in tables if not _has(twice[0], table)]
-        return _rest(query[: twice.start(2)], others)
-    if clause := _from(query, start) if kind in ("column", "unjoined") else None:
-        joined, (owner, _, column) = query[slice(*clause)], name.lower().rpartition(".")
-        having = (table for table, columns in tables.items() if column in map(str.lower, columns))
-        others = [_spelled(one) for one in having if owner in ("", one.lower()) and not _has(joined, one)]
+    owner, _, column = name.lower().rpartition(".")
+    if kind == "ambiguous" and (twice := _TWICE.search(query)):
+        return _rest(query[: twice.start(2)], [_spelled(table, fault) for table in tables if not _has(twice[0], table)])
+    if kind == "ambiguous":
+        known = [one for one, table in _read(query, tables) if not owner and column in map(str.lower, tables[table])]
+        return _rest(query[:start], [f"{one}.{query[start:]}" for one in known], is_whole=True)
+    if clause := _from(query, start, owner) if kind != "table" else None:
+        joined = {table for _, table in _read(query[slice(*clause)], tables)}
+        having = (table for table in tables if column in map(str.lower, tables[table]) and table not in joined)
+        others = [_spelled(table, fault) for table in having if owner in ("", table.lower())]
         if others:
-            word = "AS" if _has(joined, "as") else "ON"
+            word = "AS" if _has(query[slice(*clause)], "as") else "ON"
             return _rest(query[: clause[1]], [f" JOIN {table} {word}" for table in others])
-    names = [*map(_spelled, tables)]
-    if kind != "table":
-        columns = sorted({_spelled(column) for of_table in tables.values() for column in of_table})
-        known = sorted({*re.findall(rf"(?i)\b(?:from|join|as)\s+({NAME})", query)})
-        plain = filter(PLAIN.fullmatch, columns)  # SQLite takes others that are not there for texts
-        names = [*plain, *(f"{table}.{column}" for table in known for column in columns)]
-    faults = ((one, _misnamed(fault(query[:start] + one + query[stop:]))[1]) for one in names)
-    fits = [one for one, other in faults if other not in (one.replace('"', ""), one.partition(".")[0])]
-    return _rest(query[:start], fits)
+    names = [_spelled(table, fault) for table in tables] if kind == "table" else _columns(query, fault, tables)
+    faults = ((one, fault(query[:start] + one + query[stop:])) for one in names)
+    named = ((one, _misnamed(found)[1]) for one, found in faults if "syntax error" not in found)
+    return _rest(
+        query[:start], [one for one, other in named if other not in (one.replace('"', ""), one.partition(".")[0])]
+    )
 
 
-def _rest(kept: str, ways: Sequence[str]) -> Rest | None:
-    return Rest(kept, tuple(ways), _shape(kept).count("(")) if ways else None
+def _read(query: str, tables: Mapping[str, Collection[str]]) -> list[tuple[str, str]]:
+    """Return the tables that a query reads: the name that each has in the query, and its own."""
+    shown = {table.lower(): table for table in tables}
+    found = ((known or table, shown.get(unquoted(table).lower())) for table, known in _READ.findall(query))
+    return [(known, table) for known, table in found if table]
+
+
+def _columns(query: str, fault: Fault, tables: Mapping[str, Collection[str]]) -> list[str]:
+    """Return the columns that a query might name, alone and with the tables that it reads."""
+    spelled = {table: [_spelled(column, fault) for column in columns] for table, columns in tables.items()}
+    alone = filter(PLAIN.fullmatch, chain(*spelled.values()))  # SQLite takes others that are not there for texts
+    return sorted({*alone, *(f"{known}.{one}" for known, table in _read(query, tables) for one in spelled[table])})
+
+
+def _rest(kept: str, ways: Sequence[str], *, is_whole: bool = False) -> Rest | None:
+    return Rest(kept, tuple(ways), 0 if is_whole else _shape(kept).count("(")) if ways else None
 
 
 def _misnamed(fault: str) -> tuple[str, str]:
@@ -73,7 +93,7 @@ def _misnamed(fault: str) -> tuple[str, str]:
 def _places(name: str, query: str, *, is_table: bool) -> list[tuple[int, int]]:
     """Return where a query names a column, or a table in FROM; in quotes or not."""
     parts = "[.]".join(rf'["`\[]?{re.escape(part)}["`\]]?' for part in name.split("."))
-    behind = "(?<=from |join )" if is_table else r"(?<!from )(?<!join )(?<![\w.])"
+    behind = r"(?<=from\s|join\s)" if is_table else r"(?<!from\s)(?<!join\s)(?<![\w.\"`\[])"
     return [found.span() for found in re.finditer(rf"(?i){behind}{parts}(?![\w.])", query)]
 
 
@@ -88,8 +108,11 @@ def _alone(query: str, place: tuple[int, int], places: Sequence[tuple[int, int]]
     return query
 
 
-def _from(query: str, place: int) -> tuple[int, int] | None:
-    """Return where the FROM clause stands that the name at a place refers to; None if it stands in the clause itself."""
+def _from(query: str, place: int, owner: str) -> tuple[int, int] | None:
+    """Return where the FROM clause stands that the name at a place refers to; None if there is none.
+
+    If the name, or its table, is used in a condition of the clause, it ends before that JOIN: the table must come first.
+    """
     opened = [0, *(bracket.end() for bracket in re.finditer(r"\(", _shape(query[:place])))]
     for begin in reversed(opened):
         shape = _shape(query[begin:]).partition(")")[0]
@@ -99,18 +122,24 @@ def _from(query: str, place: int) -> tuple[int, int] | None:
         clause = _FROM.search(shape, first, last)
         end = _BEHIND_FROM.search(shape[:last], clause.end()) if clause else None
         if clause and end:
-            found = begin + clause.end(), begin + end.start()
-            return None if found[0] < place < found[1] else found
+            used = shape.find(f"{owner}.", clause.end(), end.start()) if owner else -1
+            inside = used if used >= 0 else place - begin
+            if not clause.start() < inside < end.start():
+                return begin + clause.start(), begin + end.start()
+            join = max((one.start() for one in _JOIN.finditer(shape, clause.end(), inside)), default=0)
+            return (begin + clause.start(), begin + join) if owner and join else None
     return None
 
 
 def _shape(query: str) -> str:
     """Return a query in small letters, of the same length, without what stands in quotes or closed brackets."""
-    shape, count = _TEXT.sub(lambda found: "?" * len(found[0]), query.lower()), 1
+    shape, count = _QUOTED.sub(lambda found: "?" * len(found[0]), query.lower()), 1
     while count:
         shape, count = _CLOSED.subn(lambda found: "?" * len(found[0]), shape)
     return shape
 
 
-def _spelled(name: str) -> str:
-    return name if PLAIN.fullmatch(name) else quoted(name)
+def _spelled(name: str, fault: Fault) -> str:
+    """Return a name, in quotes if it has other characters than a word or is a word of SQL."""
+    is_word = PLAIN.fullmatch(name) and "syntax error" not in fault(f"SELECT 1 FROM {name}")  # noqa: S608  it is not run
+    return name if is_word else quoted(name)

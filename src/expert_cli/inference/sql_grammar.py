@@ -116,7 +116,8 @@ def sql_grammar(
     if rest:
         made_now = "SP NEW" if rest.ways[0].endswith(" AS") else ""
         begun = f"{json.dumps(rest.kept, ensure_ascii=False)} ({_any(rest.ways, quoted=False)}) {made_now}"
-        start = f"""{begun} ((SP | SP? MARK) body)? {'")" body ' * rest.depth}";"?"""
+        # some tokenizers decode the first token with a space
+        start = f"""SP? {begun} ((SP | SP? MARK) body)? {'")" (SP? "," SP? view SP?)* body ' * rest.depth}";"?"""
     return f"""
 start: {start}
 view: NEW SP? ("(" NEW (SP? "," SP? NEW)* ")" SP?)? "as"i SP? "(" body ")"

@@ -56,7 +56,7 @@ class StepCallback(TrainerCallback):
         self.stop_asked = stop_asked
         self.stopped = self._within = False
         self._judges = by_evaluations or watch.load_best_model_at_end or watch.early_stopping_patience > 0
-        self._saved, self._chooses_anew = -1, before is not None and before["metric"] != watch.metric
+        self._saved, self._chooses_anew = -1, (before or {}).get("metric") != watch.metric
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Take the intervals from the current arguments, not from a checkpoint, and no best step of another metric."""

@@ -277,7 +277,10 @@ class Checkpoints:
             vars(schedule).update(_step_count=before.get("_step_count", 2))
         else:
             settings = SCHEDULERS[trainer.args.lr_scheduler_type]  # of this run, which may have others
-            schedule.load_state_dict({name: now for name, now in before.items() if name.rstrip("s") not in settings})
+            if before["mode"] == schedule.mode:  # else it goes by another value
+                schedule.load_state_dict(
+                    {name: now for name, now in before.items() if name.rstrip("s") not in settings}
+                )
             for group, rate in zip(optimizer.param_groups, state["learning_rates"], strict=True):
                 group["lr"] = rate
         if state["scaler"] and trainer.accelerator.scaler is not None:

@@ -288,25 +288,33 @@ def test_a_query_that_names_what_is_not_there_goes_on_otherwise(model: Any, last
             "SELECT id FROM shops WHERE id IN (SELECT max(shop_id) FROM shops",
             [" JOIN sales ON"],
         ),
-        ("SELECT a.price FROM shops AS a", "SELECT ", ["id", "name", 'a."the city"', "a.id", "a.name"]),
+        ("SELECT a.price FROM shops AS a", "SELECT ", ['a."the city"', "a.id", "a.name", "id", "name"]),
         (
-            "SELECT sales.price FROM shops JOIN sales ON name = sales.name",
-            "SELECT sales.price FROM shops JOIN sales ON name = ",
+            "SELECT sales.price FROM shops, sales WHERE name = sales.name",
+            "SELECT sales.price FROM shops, sales WHERE name = ",
             [
-                *["id", "name", "price", "shop_id", "sales.price", "sales.shop_id"],
+                *["id", "name", "price", "sales.price", "sales.shop_id", "shop_id"],
                 'shops."the city"',
                 "shops.id",
                 "shops.name",
             ],
         ),
-        ("SELECT shops.id FROM shops JOIN shops ON 1", "SELECT shops.id FROM shops JOIN ", ["sales"]),
-        ("SELECT price, sales FROM sales", "SELECT price, ", ["price", "shop_id", "sales.price", "sales.shop_id"]),
-        ("SELECT price FROM sales AS a, sales AS b", "SELECT ", ["a.price", "a.shop_id", "b.price", "b.shop_id"]),
-        ("SELECT 1 FROM name", "SELECT 1 FROM ", ["shops", "sales"]),
+        ("SELECT shops.id FROM shops JOIN shops ON 1", "SELECT shops.id FROM shops JOIN ", ["sales", '"order"']),
+        ("SELECT price, sales FROM sales", "SELECT price, ", ["price", "sales.price", "sales.shop_id", "shop_id"]),
+        ("SELECT price FROM sales AS a, sales b", "SELECT ", [f"{one}.price FROM sales AS a, sales b" for one in "ab"]),
+        (
+            "SELECT 1 FROM sales JOIN sales AS b ON b.shop_id = shops.id WHERE shops.id = 1",
+            "SELECT 1 FROM sales",
+            [" JOIN shops ON"],
+        ),
+        ("SELECT 1 FROM name", "SELECT 1 FROM ", ["shops", "sales", '"order"']),
+        ('SELECT id FROM "order"', 'SELECT id FROM "order"', [" JOIN shops ON"]),
+        ("SELECT `group` FROM sales", "SELECT `group` FROM sales", [' JOIN "order" ON']),
+        ("SELECT sales, shop_id FROM\n`sales`", "SELECT ", ["`sales`.price", "`sales`.shop_id", "price", "shop_id"]),
     ],
 )
 def test_a_query_is_cut_where_it_names_what_is_not_there(query: str, kept: str, ways: list[str]) -> None:
-    tables = tables_of(SHOP)
+    tables = tables_of(f'{SHOP};\nCREATE TABLE "order" ("group" INT)')
     rest = corrected(query, compiler(tables), tables)
     assert rest == Rest(kept, tuple(ways), kept.count("(") - kept.count(")"))
     going_on = f"{kept}{ways[0]} {'b' if ways[0].endswith('AS') else 1}{')' * rest.depth} LIMIT 5"
