@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from itertools import chain, islice
+from itertools import chain, islice, takewhile
 from threading import Event
 from typing import Any, NamedTuple
 
@@ -29,10 +29,7 @@ BLOCK, TIMES = 8, 4
 
 @dataclass(frozen=True)
 class Request:
-    """A prompt as ids, what holds the answer (None: free text), a seed, and how many answers to draw.
-
-    begun: how many of the last ids of the prompt are the beginning of the answer.
-    """
+    """A prompt's ids, of which the last `begun` begin the answer; what holds it (None: free text); a seed; how many to give."""
 
     prompt: Sequence[int]
     held: Held | None = None
@@ -97,8 +94,8 @@ def _corrected(request: Request, written: Completion, renderer: PromptRenderer) 
 
 
 def _is_refused(request: Request, written: Completion, renderer: PromptRenderer) -> bool:
-    is_cut = written.stop == "length"
-    return request.held is not None and (is_cut or bool(request.held.fault(renderer.decode(written.ids))))
+    held = request.held
+    return held is not None and (written.stop == "length" or bool(held.fault(renderer.decode(written.ids))))
 
 
 def _batch(
@@ -111,7 +108,7 @@ def _batch(
     left: Event | None = None,
 ) -> list[list[Completion]]:
     device, width, beams = model.device, max(len(one.prompt) for one in requests), settings.num_beams
-    ends, on_gpu, held = sorted(renderer.stop_token_ids), device.type == "cuda", [one.held for one in requests]
+    ends, held = sorted(renderer.stop_token_ids), [one.held for one in requests]
     empty, begins = [width - len(one.prompt) for one in requests], [width - one.begun for one in requests]
     ids = [[renderer.pad_id] * left + [*one.prompt] for left, one in zip(empty, requests, strict=True)]
     mask = [[0] * left + [1] * (width - left) for left in empty]
@@ -121,16 +118,16 @@ def _batch(
     drawn: dict[str, Any] = {"top_k": 0, **settings.sampling()} if settings.temperature else {}
     tokens = {"eos_token_id": ends, "pad_token_id": renderer.pad_id}
     how = ModelGenerationConfig(**tokens, **shape, **drawn, disable_compile=True, do_sample=bool(drawn))
-    stops, tail = settings.stops, 16 + max((len(stop.encode()) for stop in settings.stops), default=0)
+    tail = 16 + max((len(stop.encode()) for stop in settings.stops), default=0)
 
     def ended(input_ids: torch.Tensor, _: Any, **__: Any) -> torch.Tensor:
         """End an answer at a stop sequence, or when it loops (without beams), is as long as may be, or nobody reads on."""
         found = []
         for number, ids in enumerate(input_ids.tolist()):
             row, answer = ids[width:], ids[begins[number * len(begins) // len(input_ids)] :]
-            text = renderer.decode(row[-tail:]) if stops else ""  # some decoders drop a leading space
+            text = renderer.decode(row[-tail:]) if settings.stops else ""  # some decoders drop a leading space
             is_over = len(answer) >= settings.max_new_tokens or (left is not None and left.is_set())
-            found.append(is_over or any(stop in text for stop in stops) or (beams == 1 and is_looping(row)))
+            found.append(is_over or any(stop in text for stop in settings.stops) or (beams == 1 and is_looping(row)))
         return torch.tensor(found, device=device)
 
     def without_loops(input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
@@ -145,17 +142,15 @@ def _batch(
     given: dict[str, Any] = {"generation_config": how, "logits_processor": processors, "streamer": streamer}
     given |= {name: torch.tensor(rows, device=device) for name, rows in (("input_ids", ids), ("attention_mask", mask))}
     try:
-        with torch.random.fork_rng(devices=[device] if on_gpu else []):  # keeps the global random state
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):  # keeps the global random state
             torch.manual_seed(sum(one.seed for one in requests) % (1 << 63))
             written = model.generate(**given, stopping_criteria=[ended])
     except RuntimeError as error:
         if not is_out_of_memory(error):
             raise
         count = len(requests) * returned
-        told = f"{count} answers at once do not fit into the GPU's memory"
-        raise EnvironmentProblem(
-            told, f"use --batch-size {max(1, count // 2)}, or a shorter --max-new-tokens"
-        ) from error
+        hint = f"use --batch-size {max(1, count // 2)}, or a shorter --max-new-tokens"
+        raise EnvironmentProblem(f"{count} answers at once do not fit into the GPU's memory", hint) from error
     rows = iter(written.tolist())
     answers = [[_completion(row[begin:], settings, renderer) for row in islice(rows, returned)] for begin in begins]
     for n, some in enumerate(answers if beams > 1 else ()):  # skip unused beams
@@ -166,14 +161,12 @@ def _batch(
 
 def _completion(row: Sequence[int], settings: GenerationConfig, renderer: PromptRenderer) -> Completion:
     """Return an answer without padding, and why it ends."""
-    end = next((n for n, token in enumerate(row) if token in renderer.stop_token_ids), len(row))
-    ids = tuple(row[:end])
-    text = renderer.decode(ids) if settings.stops else ""
-    if any(stop in text for stop in settings.stops):
+    ids = tuple(takewhile(lambda token: token not in renderer.stop_token_ids, row))
+    if any(stop in renderer.decode(ids) for stop in settings.stops):
         return Completion(ids, "sequence")
     if is_looping(ids):
         return Completion(ids, "looping")
-    return Completion(ids, "end" if end < len(row) or len(row) < settings.max_new_tokens else "length")
+    return Completion(ids, "length" if len(ids) >= settings.max_new_tokens else "end")
 
 
 def is_looping(ids: Sequence[int]) -> bool:
