@@ -133,7 +133,10 @@ def _from(query: str, place: int, owner: str) -> tuple[int, int] | None:
 
 def _shape(query: str) -> str:
     """Return a query in small letters, of the same length, without what stands in quotes or closed brackets."""
-    shape, count = _QUOTED.sub(lambda found: "?" * len(found[0]), query.lower()), 1
+    shape, count = (
+        _QUOTED.sub(lambda found: "?" * len(found[0]), query).lower(),
+        1,
+    )  # lower() may lengthen what is quoted
     while count:
         shape, count = _CLOSED.subn(lambda found: "?" * len(found[0]), shape)
     return shape

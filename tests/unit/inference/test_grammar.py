@@ -278,6 +278,7 @@ def test_a_query_that_names_what_is_not_there_goes_on_otherwise(model: Any, last
         ("SELECT name FROM sales WHERE price > 3", "SELECT name FROM sales", [" JOIN shops ON"]),
         ("SELECT s.price FROM sales AS s WHERE Name = 'it'", "SELECT s.price FROM sales AS s", [" JOIN shops AS"]),
         ("SELECT price FROM sales WHERE 'name' = name;", "SELECT price FROM sales", [" JOIN shops ON"]),
+        ("SELECT 'İ', price FROM sales WHERE name = 1", "SELECT 'İ', price FROM sales", [" JOIN shops ON"]),
         ("SELECT shops.name FROM sales;", "SELECT shops.name FROM sales", [" JOIN shops ON"]),
         ("SELECT max(name)\nFROM sales\nLIMIT 1", "SELECT max(name)\nFROM sales", [" JOIN shops ON"]),
         (
