@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,12 +43,8 @@ class StepCallback(TrainerCallback):
         stop_asked: Callable[[], bool],
         *,
         by_evaluations: bool = False,
-        before: Mapping[str, Any] | None = None,
     ) -> None:
-        """stop_asked: whether to stop; of several processes any may be asked. by_evaluations: they change the learning rate.
-
-        before: what the resumed run chose its best step by.
-        """
+        """stop_asked: whether to stop; of several processes any may be asked. by_evaluations: they change the learning rate."""
         self.writes = watch.save_strategy != "no" or watch.save_every_s > 0
         self.every_s, self._since = watch.save_every_s, time.monotonic()
         self._wait_s = min(FIRST_CHECKPOINT_S, self.every_s or FIRST_CHECKPOINT_S) if self.writes else 0.0
@@ -56,13 +52,11 @@ class StepCallback(TrainerCallback):
         self.stop_asked = stop_asked
         self.stopped = self._within = False
         self._judges = by_evaluations or watch.load_best_model_at_end or watch.early_stopping_patience > 0
-        self._saved, self._chooses_anew = -1, (before or {}).get("metric") != watch.metric
+        self._saved = -1
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Take the intervals from the current arguments, not from a checkpoint, and no best step of another metric."""
+        """Take the intervals from the current arguments, not from a checkpoint."""
         state.compute_steps(args, state.max_steps)
-        if self._chooses_anew:
-            state.best_metric = state.best_global_step = state.best_model_checkpoint = None
 
     def on_step_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Seed by step and process, so that dropout is the same in a resumed run, with the same number of processes."""

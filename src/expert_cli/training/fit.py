@@ -77,9 +77,7 @@ def fit(
     costs = flops(model.get_base_model(), data.train.document_lengths, recomputed=recomputed)
     metrics = MetricsCallback(trainer.progress, trainer.timer, paths.metrics, costs, peak, report.warning)
     by_evaluations = run.optim.scheduler in BY_EVALUATIONS
-    best = resumed.state["identity"].get("best model") if resumed else None
-    often = schedule.steps_per_epoch
-    steps = StepCallback(run.watch, often, stop.asked, by_evaluations=by_evaluations, before=best)
+    steps = StepCallback(run.watch, schedule.steps_per_epoch, stop.asked, by_evaluations=by_evaluations)
     own: list[TrainerCallback] = [metrics, steps]
     if "tensorboard" in run.watch.report_to:
         from torch.utils.tensorboard import SummaryWriter

@@ -240,9 +240,14 @@ class ExpertTrainer(Trainer):
     ) -> tuple[int, int]:
         """Return the epochs and micro-steps done; of a finished run all, because the Trainer would do another step."""
         done: tuple[int, int] = super()._init_training_state(max_steps, steps_per_epoch, epochs, *settings)
-        if self.args.load_best_model_at_end and (best := self.state.best_global_step):  # the run may have been moved
-            self.state.best_model_checkpoint = f"{self.args.output_dir}/checkpoint-{best}"
-            if self.checkpoints.place_of(best) is None:  # it went when a later step was better
+        best, loads, resumed = self.state.best_global_step, self.args.load_best_model_at_end, self.checkpoints.resumed
+        if best and resumed:
+            self.state.best_model_checkpoint = (
+                f"{self.args.output_dir}/checkpoint-{best}"  # the run may have been moved
+            )
+            is_gone = loads and self.checkpoints.place_of(best) is None  # it went when a later step was better
+            chosen_by = (resumed.state["identity"].get("best model") or {}).get("metric")
+            if is_gone or chosen_by != self.watch.metric:
                 self.state.best_global_step = self.state.best_metric = self.state.best_model_checkpoint = None
         for one in self._early_stopping:
             one.early_stopping_patience = self.watch.early_stopping_patience  # not the checkpoint's
