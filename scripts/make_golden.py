@@ -26,6 +26,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import jsonschema_rs
+
 from tests.command_line import Done, run_command
 
 if TYPE_CHECKING:
@@ -106,12 +108,18 @@ class Commands:
         return run_command(words, self.folder, self.environment)
 
     def json(self, *words: str | Path) -> dict[str, Any]:
-        """Return the exit code and the document of a command that is asked for one. Ends this script where it prints none."""
+        """Return the exit code and the JSON document of a command, valid for its schema. Ends this script without one."""
         ran = self.run(*words, "--json")
+        name = "train-plan" if "--plan" in words else words[0]
+        schema = json.loads((ROOT / "docs" / "schemas" / f"{name}.schema.json").read_text(encoding="utf-8"))
         try:
-            return {"exit_code": ran.code, "document": json.loads(ran.out)}
-        except ValueError:
-            sys.exit(f"expert-cli {' '.join(map(str, words))} --json: exit code {ran.code}\n{ran.out}{ran.err}")
+            document = json.loads(ran.out)
+            jsonschema_rs.validator_for(schema).validate(document)
+        except ValueError as error:
+            sys.exit(
+                f"{error}\nexpert-cli {' '.join(map(str, words))} --json: exit code {ran.code}\n{ran.out}{ran.err}"
+            )
+        return {"exit_code": ran.code, "document": document}
 
 
 def sha256(data: bytes) -> str:

@@ -23,10 +23,10 @@ from expert_cli.manifest.training_config import TrainingConfig
 from tests.row_forms import FORMS
 
 HOLDS = {
-    "JSON lines": "an object a line",
+    "JSON lines": "one JSON object per line",
     "JSON": "a list of JSON objects",
-    "CSV": "a first line of names, then a row a line; more lines where a text in quotes has them",
-    "TSV": "the same with tabs for commas",
+    "CSV": "a line of names, then one row per line, or more lines if a quoted text has line breaks",
+    "TSV": "the same with tabs instead of commas",
     "Parquet": "a table",
     "Arrow": "a table, as a file or as the stream that `datasets` writes",
 }
@@ -72,7 +72,7 @@ def expert_format() -> str:
         templates=_templates(),
         old_names=", ".join(f"`{name}` is now `{new}`" for name, new in old.items()),
         other_tools=_table(
-            ("elsewhere", "here", "mind"),
+            ("key of other tools", "key here", "note"),
             (
                 (f"`{name}`", f"`{new}`", BY_HAND.get(name, ""))
                 for name, new in OTHER_TOOLS.items()

@@ -1,4 +1,4 @@
-"""expert-cli: a manifest goes in, a trained expert comes out."""
+"""expert-cli: train small expert models from a manifest.json, and evaluate, export and ask them."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

@@ -86,7 +86,7 @@ def command(name: str) -> Any:
         try:
             Path.cwd()
         except FileNotFoundError as error:  # torch would exit without our message
-            raise EnvironmentProblem("the folder that you are in was removed", "change to another one") from error
+            raise EnvironmentProblem("the current folder was removed", "change to another one") from error
         try:
             run(_console(name, as_json=as_json, quiet=quiet), **asked)
         except ThresholdNotMet as missed:  # the result, with --json one document, has been written
@@ -132,7 +132,7 @@ def root(
     ctx: typer.Context,
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),  # noqa: ARG001
 ) -> None:
-    """A manifest goes in, a trained expert comes out.
+    """Train small expert models from a manifest.json, and evaluate, export and ask them.
 
     Examples:
 

@@ -51,7 +51,7 @@ def test_a_run_is_watched(cli: Callable[..., Any], tmp_path: Path, run: Path) ->
 def test_a_run_that_is_over_is_judged_at_once(cli: Callable[..., Any], run: Path) -> None:
     done = cli("benchmark", "--run", run, "--quiet")
     assert (done.code, done.err) == (0, "")
-    assert "verdict: waiting for data\n  60% of the time goes into waiting for data" in done.out
+    assert "verdict: waiting for data\n  60% of the time is spent waiting for data" in done.out
     assert "--set training.config.dataloader_num_workers=2  at most 2.50x: 2 instead of 0 workers" in done.out
     assert "note: the run is over: judged by what it logged" in done.out
     valid(json.loads(cli("benchmark", "--run", run, "--json").out), "benchmark")
@@ -60,7 +60,7 @@ def test_a_run_that_is_over_is_judged_at_once(cli: Callable[..., Any], run: Path
 @pytest.mark.parametrize(
     ("args", "code", "message"),
     [
-        pytest.param([], 3, "error: no training runs on this machine", id="nothing runs"),
+        pytest.param([], 3, "error: no training run is active on this machine", id="nothing runs"),
         pytest.param(["--run", "none"], 2, "error: none: no such folder", id="no such folder"),
         pytest.param(["-m", "m.json"], 2, "error: --manifest needs --against", id="manifest alone"),
         pytest.param(["--gate", "2"], 2, "error: --gate needs --against", id="a gate for nothing"),

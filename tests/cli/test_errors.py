@@ -118,7 +118,7 @@ def test_an_output_that_holds_a_run_is_refused(cli: Cli, folder: Path) -> None:
     done = cli(*TRAIN, "--output", "out", "--offline", "--json")
     error = json.loads(done.out)["error"]
     assert (done.code, error["exit_code"]) == (6, 6)
-    assert "out holds a run already" in error["message"]
+    assert "out already contains a run" in error["message"]
     assert error["hint"]
 
 
@@ -151,7 +151,7 @@ def test_a_folder_that_was_removed_while_one_is_in_it(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 3
-    assert done.stderr == "error: the folder that you are in was removed\n  change to another one\n"
+    assert done.stderr == "error: the current folder was removed\n  change to another one\n"
 
 
 def test_an_error_is_two_lines_whatever_the_message(capsys: pytest.CaptureFixture[str]) -> None:

@@ -109,4 +109,7 @@ def test_an_option_that_two_commands_share_says_what_it_does_in_each() -> None:
     told = {
         name: {one.name: one.help for one in command_line.command(name).params} for name in ("pretokenize", "train")
     }
-    assert [told[name]["stage"].split(" to ")[0] for name in told] == ["Copy the data", "Copy the token store"]
+    assert [told[name]["stage"].split(" to ")[0] for name in told] == [
+        "First copy the data",
+        "First copy the token store",
+    ]

@@ -158,8 +158,8 @@ def test_what_evaluates_and_stands_in_the_training_rows_is_told_and_kept(
     force = ["pretokenize", "--manifest", str(manifest), "--force"]
     monkeypatch.undo()
     shown = " ".join(CliRunner().invoke(app, force, catch_exceptions=False).output.split())
-    assert "1 of 2 validation rows stand in the training rows, too; " in shown
-    assert "1 of 1 cases stand in the training rows, too; " in shown
+    assert "1 of 2 validation rows also occur in the training rows; " in shown
+    assert "1 of 1 cases also occur in the training rows; " in shown
 
 
 TALK = {

@@ -111,7 +111,7 @@ def test_an_expert_is_judged_as_it_is_served(own: Path, tmp_path: Path, key: str
         done = command(*args, "--output", tmp_path / "served.json")
     assert done.exit_code == 0, done.output
     assert os.environ[KEY] == key
-    assert "1 of 8 answers are other texts than then" in done.output
+    assert "1 of 8 answers have another text" in done.output
     document = read_json(tmp_path / "served.json")
     valid(document, "evaluate")
     assert (document["correct"], document["against"]["differ"]) == (5, ["n3"])
@@ -137,7 +137,7 @@ def test_completions_are_given_the_text_of_training(own: Path) -> None:
     )
     (answer,) = found["answers"]
     assert (answer["answer"], answer["stop"]) == ("7", "sequence")
-    with pytest.raises(InputError, match="takes a prompt as text"):
+    with pytest.raises(InputError, match="needs the prompt as text"):
         api.evaluate(manifest=trained_in(own).plan.run.manifest, endpoint=f"{url}/completions", model="m", offline=True)
 
 
@@ -237,7 +237,7 @@ def test_a_grammar_goes_along_and_a_refusal_is_told_once(
     with served(reply) as (url, asked):
         found = evaluated(url, own, manifest=manifest, cases=file, against=None, reporter=report)
     assert found["cases"] == 3
-    assert sum("refuses a grammar" in warning for warning in report.warnings) == refuses
+    assert sum("does not accept a grammar" in warning for warning in report.warnings) == refuses
     assert len(asked) == (6 if refuses else 3)
     if isinstance(expected, dict):
         assert expected.items() <= asked[0].body.items()
@@ -248,9 +248,9 @@ def test_a_grammar_goes_along_and_a_refusal_is_told_once(
 @pytest.mark.parametrize(
     ("url", "error", "words"),
     [
-        ("http://example.org/v1", EnvironmentProblem, "may not be asked: --offline is given"),
-        ("ftp://127.0.0.1/v1", InputError, "no address of a server"),
-        ("http://me:secret@127.0.0.1/v1", InputError, "http://127.0.0.1: no address"),
+        ("http://example.org/v1", EnvironmentProblem, "must not be used: --offline is given"),
+        ("ftp://127.0.0.1/v1", InputError, "not the address of a server"),
+        ("http://me:secret@127.0.0.1/v1", InputError, "http://127.0.0.1: not the address"),
     ],
 )
 def test_an_address_that_may_not_be_asked(own: Path, url: str, error: type[Exception], words: str) -> None:

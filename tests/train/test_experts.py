@@ -89,7 +89,7 @@ def test_samples_are_counted_told_and_judged_again(expert: Path, tmp_path: Path)
     args = ("evaluate", "--adapter", run, "--manifest", manifest, "--cases", own(expert), "--max-new-tokens", "8")
     done = command(*args, "--samples", "3", "--output", tmp_path / "e.json")
     assert done.exit_code == 0
-    assert "3 answers a case, drawn at temperature 0.8" in done.stderr
+    assert "3 answers to each case, drawn at temperature 0.8" in done.stderr
     document = read_json(tmp_path / "e.json")
     valid(document, "evaluate")
     assert (document["generation"]["temperature"], document["generation"]["samples"]) == (0.8, 3)

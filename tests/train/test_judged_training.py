@@ -74,7 +74,7 @@ def test_three_cases_drawn_by_the_seed_are_run_before_and_after(tmp_path: Path) 
 def test_a_case_at_fault_ends_no_training(tmp_path: Path) -> None:
     report = Told()
     done = train(project(tmp_path, cases=[case(1, 7), "{}"], max_steps=1), report=report)
-    assert any("no case is asked after training: " in line and "cases.jsonl:2" in line for line in report.warnings)
+    assert any("cases are not asked after training: " in line and "cases.jsonl:2" in line for line in report.warnings)
     assert done.document["samples"] == []
 
 

@@ -87,12 +87,15 @@ def test_a_hybrid_trains_one_document_a_row_and_answers(tmp_path: Path) -> None:
     done = projects.train(manifest, report=report)
     assert any("packing: off instead of random" in line for line in report.lines)
     assert done.document["kernels"]["recurrence"] == planned["kernels"]["recurrence"]
-    assert done.document["kernels"]["recurrence"]["used"] == "one document a row"
+    assert done.document["kernels"]["recurrence"]["used"] == "one document in each row"
     assert "without activations" not in planned["memory_source"]
     recorded = read_json(done.output / "run.json")
     for effects in (recorded["effects"], planned["effects"]):
         (row,) = (dict(row) for row in effects if row["key"] == "training.config.packing")
-        assert (row["status"], row["effect"]) == ("adjusted", "one document a row, padded to the longest of its batch")
+        assert (row["status"], row["effect"]) == (
+            "adjusted",
+            "one document in each row, padded to the longest of its batch",
+        )
     assert recorded["config"]["loader"]["group_by_length"]
     assert done.document["tokens"]["padded"] > 0
     losses = projects.logged(done.output, "loss")

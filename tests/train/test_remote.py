@@ -191,7 +191,7 @@ def test_training_goes_on_without_its_storage(tmp_path: Path, bucket: str, s3_se
     report = ClosingAt(3, s3_server)
     with pytest.raises(EnvironmentProblem, match=f"the run is done, but not all of it is at {url}: ") as raised:
         train(manifest, url, report)
-    assert "--resume auto puts the rest" in raised.value.hint
+    assert "--resume auto uploads the rest" in raised.value.hint
     folder = paths.folder_of_url("runs", url)
     assert any(f"it is in {folder}" in line for line in report.lines)
     assert RunPaths(folder).complete.is_file()
@@ -206,7 +206,7 @@ def test_what_is_there_stands_and_no_other_folder_is_fetched(tmp_path: Path, buc
     url, manifest = f"{bucket}/run", project(tmp_path)
     write(f"{url}/rows/train.jsonl", b"{}")
     for more in ({}, {"overwrite": True}, {"resume": "auto"}):
-        with pytest.raises(RunLocked, match=f"{url} holds something already"):
+        with pytest.raises(RunLocked, match=f"{url} is not empty"):
             train(manifest, url, **more)
     assert not paths.folder_of_url("runs", url).exists()
 

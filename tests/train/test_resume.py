@@ -99,7 +99,7 @@ def test_it_goes_on_bit_for_bit(tmp_path: Path, config: dict[str, Any]) -> None:
     report = CrashingAt()
     resumed = train(manifest, RESUME, report, output=tmp_path / "b")
     told = [line for line in report.lines if f"checkpoint-{steps - 2} is damaged" in line]
-    assert ["the one before it is used" in line for line in told] == [True]
+    assert ["using the one before it" in line for line in told] == [True]
     assert resumed.document["resumed_from"].endswith(f"checkpoint-{steps - 3}")
     assert losses(tmp_path / "b") == losses(tmp_path / "a")
     for key in ("adapter_sha256", "steps", "epochs", "loss", "eval_loss", "tokens"):
@@ -161,7 +161,7 @@ def test_a_run_that_is_complete_returns_its_result_unless_settings_or_data_are_o
     manifest, rows, report = project(tmp_path, save_steps=4), tmp_path / "train.jsonl", CrashingAt(3)
     with pytest.raises(Crash):
         train(manifest, RESUME, report)
-    assert "no checkpoint to go on from: training starts" in report.lines
+    assert "no checkpoint to resume from: training starts" in report.lines
     done = train(manifest, RESUME)
     assert done.document["resumed_from"] is None
     written, before = (done.output / "COMPLETE").stat().st_mtime_ns, rows.read_bytes()

@@ -1,7 +1,7 @@
 """expert-cli as a Python library: a function for each command, which returns what the command prints.
 
-They print nothing: what happens is told to `reporter`. Every error that a user can meet is an `ExpertError`, which says what
-is wrong (`message`) and what to do (`hint`, in the words of the command line). Heavy libraries are imported by the first call.
+The functions print nothing; progress goes to `reporter`. Expected errors are subclasses of `ExpertError`: `message` says what
+is wrong, `hint` what to do, in terms of the command line. Heavy libraries are imported by the first call.
 """
 
 from expert_cli.api.experts import audit, evaluate, load_expert

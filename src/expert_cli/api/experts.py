@@ -1,4 +1,4 @@
-"""Evaluate a trained expert, ask it, and audit its data."""
+"""Evaluate a trained expert, ask it questions, and check its data."""
 
 from __future__ import annotations
 
@@ -52,48 +52,48 @@ def evaluate(
     offline: bool = False,
     reporter: Reporter = NullReporter(),
 ) -> Evaluation:
-    """Let an expert answer its cases, and grade the answers: an adapter, or what a server serves; or answers that are there.
+    """Let an expert answer test cases and grade its answers: a trained adapter, a served model, or saved answers.
 
-    Of all of the expert's own cases, evaluation.json, model card and report of its run directory are written as well.
+    If all of the expert's own cases are answered, evaluation.json, the model card and the report of its run are updated too.
 
     Args:
-        adapter: A run directory, or the folder of an adapter or checkpoint. With `endpoint`: what is served there, whose
-            prompts are used.
-        manifest: The expert's manifest.json; default the one that the adapter was trained from.
-        answers: Grade these instead, without a model: one JSON object a line, each a case with its answer; or what an
-            evaluation wrote, whose answers are graded again.
-        cases: The cases; default tests/cases.jsonl beside the manifest. With `answers` of an evaluation: others of the same
-            ids and prompts.
-        baseline: Let the base model answer as well, asked in its own chat template, and the expert without its grammar.
-        shots: With `baseline`: ask the base model once more, after so many training rows as examples.
-        base_model: Default the one that the adapter was trained on.
-        base_quantization: How the base model is held; default as in training.
-        endpoint: The URL of a server that speaks OpenAI's protocol, which answers instead; OPENAI_API_KEY holds its key.
-        model: With `endpoint`: what the server calls the model.
-        baseline_endpoint: The URL of a server whose model answers as well.
-        baseline_model: With `baseline_endpoint`: what that server calls it.
-        samples: Draw so many answers to each case by training.decoding, at a temperature of 0.8 where that names less than
-            0.3: pass@k and majority are told. 0: one answer, greedily.
-        batch_size: Answers written at once; default 32, on a GPU 64.
-        max_new_tokens: Longest answer, in tokens; default that of the adapter's generation_config.json, 256.
-        limit: Only so many cases, evenly spread.
-        case_timeout_s: Seconds that one answer may run; parsing a program and checking its types may take as long each.
-        threshold: The accuracy, 0 to 1; below it the result has `missed`, and the exit code is 5.
-        against: An earlier evaluation, compared case by case.
-        max_drop: With `against`: the accuracy, 0 to 1, may fall by so much; default 0.05. More is exit code 5.
-        output: Write the JSON document here as well.
-        write_pairs: Write right and wrong answers to one prompt here, for TRL's DPOTrainer; with `samples` of 2 or more.
-        allow_commands: Run the programs that cases name as their judges; they see all that you see.
-        without_walls: Run answers that are programs also where nothing keeps them from the network.
-        offline: Forbid every network call, but for servers of this machine.
-        reporter: Gets progress, words and warnings.
+        adapter: A run directory, or the folder of an adapter or checkpoint. With `endpoint`: the adapter that the server
+            runs; its prompts are used.
+        manifest: The expert's manifest.json. Default: the one the adapter was trained from.
+        answers: Grade saved answers, without a model: JSON lines, each a case with its answer; or the output of an earlier
+            evaluation.
+        cases: The test cases. Default: tests/cases.jsonl beside the manifest. With `answers` from an evaluation: other cases
+            with the same ids and prompts.
+        baseline: Also ask the base model, in its own chat template, and the expert without its grammar.
+        shots: With `baseline`: also ask the base model with this many training rows as examples.
+        base_model: Default: the one the adapter was trained on.
+        base_quantization: Load the base model with this quantization. Default: the one used in training.
+        endpoint: URL of an OpenAI-compatible server that answers instead. Its key is read from OPENAI_API_KEY.
+        model: With `endpoint`: the model's name on the server.
+        baseline_endpoint: URL of a server whose model answers the same cases.
+        baseline_model: With `baseline_endpoint`: the model's name on that server.
+        samples: Draw this many answers to each case, with the manifest's training.decoding (temperature 0.8 if it sets less
+            than 0.3), and report pass@k and the majority vote. 0: one greedy answer.
+        batch_size: Answers generated at once. Default: 32, on a GPU 64.
+        max_new_tokens: Longest answer in tokens. Default: from the adapter's generation_config.json, else 256.
+        limit: Use only this many cases, evenly spread.
+        case_timeout_s: Seconds that an answer may run. Parsing and type checking of programs may each take as long again.
+        threshold: Accuracy from 0 to 1. Below it the result has `missed`, and the exit code is 5.
+        against: An earlier evaluation to compare with, case by case.
+        max_drop: With `against`: how far the accuracy may fall, from 0 to 1. Default: 0.05. More gives exit code 5.
+        output: Also write the JSON document to this file.
+        write_pairs: Write pairs of a right and a wrong answer to this file, for TRL's DPOTrainer. Needs `samples` of 2 or more.
+        allow_commands: Run the programs that cases name as judges. They run with your rights.
+        without_walls: Run answers that are programs even if this system cannot sandbox them.
+        offline: Use no network, except servers on this machine.
+        reporter: Receives progress, messages and warnings.
 
     Returns:
-        The graded answers, the base model's beside them, and in `missed` which threshold was missed, "" for none.
+        The graded answers, those of the base model, and in `missed` the threshold that was missed, "" for none.
 
     Raises:
-        InputError: No adapter there, cases at fault, or arguments that do not go together.
-        EnvironmentProblem: The base model, a server, what runs the answers, or what keeps them from the network is missing.
+        InputError: There is no adapter, a case is invalid, or arguments exclude each other.
+        EnvironmentProblem: The base model, a server, a program that runs answers, or the sandbox is missing.
         IntegrityError: The adapter is damaged.
     """
     asked, served = locals(), endpoint is not None
@@ -135,21 +135,21 @@ def audit(
     offline: bool = False,
     reporter: Reporter = NullReporter(),
 ) -> Audit:
-    """Run the answers of an expert's training rows and cases, and name those that are wrong or useless.
+    """Check an expert's training rows and test cases, and report those that are wrong or useless; queries are run.
 
     Args:
-        manifest: An expert's manifest.json.
-        dataset: This file, folder, URL or hub id instead of the manifest's.
-        cases: Files of cases; repeatable; default tests/cases.jsonl beside the manifest, and unseen.jsonl where it is.
-        verifier: By which answers of rows are run; default that of the cases.
-        base_model: The base model whose tokenizer counts, as `train` takes it.
-        limit: Only so many rows, evenly spread.
-        offline: Forbid every network call.
-        reporter: Gets progress, words and warnings.
+        manifest: The expert's manifest.json.
+        dataset: Use this file, folder, URL or hub id instead of the manifest's rows.
+        cases: Files of test cases, repeatable. Default: tests/cases.jsonl beside the manifest, and unseen.jsonl if it exists.
+        verifier: The verifier that judges the rows' answers. Default: that of the cases.
+        base_model: The base model whose tokenizer counts tokens, as for `train`.
+        limit: Check only this many rows, evenly spread.
+        offline: Use no network.
+        reporter: Receives progress, messages and warnings.
 
     Raises:
-        InputError: No row that can be read, or cases at fault.
-        EnvironmentProblem: The rows cannot be had.
+        InputError: No row can be read, or a case is invalid.
+        EnvironmentProblem: The rows are not available.
     """
     require_at_least(1, limit=limit)
     from expert_cli.config.plan import make_plan
@@ -160,7 +160,7 @@ def audit(
     from expert_cli.utils.process_setup import prepare_process
 
     if verifier and verifier not in known_verifiers():
-        raise InputError(f"--verifier {verifier}: there is none", f"verifiers: {', '.join(known_verifiers())}")
+        raise InputError(f"--verifier {verifier}: no such verifier", f"verifiers: {', '.join(known_verifiers())}")
     changed = Overrides(dataset=dataset, base_model=base_model, offline=offline)
     plan = make_plan(Path(manifest), inspect(), changed)
     prepare_process()
@@ -181,25 +181,25 @@ def load_expert(
     offline: bool = False,
     reporter: Reporter = NullReporter(),
 ) -> Chat:
-    """Load an expert, to ask it: `load_expert(run).ask("...")`.
+    """Load an expert and ask it questions: `load_expert(run).ask("...")`.
 
     Args:
         run: A run directory, or the folder of an adapter or checkpoint.
-        manifest: The expert's manifest.json; default the one that the adapter was trained from.
-        base_model: Default the one that the adapter was trained on.
-        samples: Draw by the manifest's training.decoding where this is not 0; else greedily.
-        max_new_tokens: Longest answer, in tokens; default that of the adapter's generation_config.json, 256.
-        database: The SQLite file that questions are about, where the expert was trained with `training.dataset.schema_prompt`:
-            what a question is shown of it stands in the place of its input, values of the file among it. Votes go by the
-            rows that answers give of a copy of it.
-        offline: Forbid every network call.
-        reporter: Gets progress, words and warnings.
+        manifest: The expert's manifest.json. Default: the one the adapter was trained from.
+        base_model: Default: the one the adapter was trained on.
+        samples: 0: greedy answers. More: answers are drawn with the manifest's training.decoding.
+        max_new_tokens: Longest answer in tokens. Default: from the adapter's generation_config.json, else 256.
+        database: The SQLite file that questions are about, for an expert trained with `training.dataset.schema_prompt`. The
+            tables, columns and values that fit a question are shown to the model as its input. Votes compare the rows that
+            answers return from a copy of the file.
+        offline: Use no network.
+        reporter: Receives progress, messages and warnings.
 
     Returns:
-        The expert; its base model can be asked beside it. Prompts are written down as in training.
+        The expert, with its base model. Prompts are formatted as in training.
 
     Raises:
-        ExpertError: InputError, EnvironmentProblem, RunLocked or IntegrityError, as `evaluate` does.
+        ExpertError: InputError, EnvironmentProblem, RunLocked or IntegrityError, as for `evaluate`.
     """
     require_at_least(1, max_new_tokens=max_new_tokens)
     from expert_cli.config.plan import trained_adapter

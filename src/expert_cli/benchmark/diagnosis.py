@@ -75,7 +75,7 @@ def diagnose(e: Evidence) -> Diagnosis:
 def _spilled(e: Evidence) -> Diagnosis | None:
     if e.spilled_mb is None or e.spilled_mb < SPILLED_MB:
         return None
-    told = f"{e.spilled_mb:,.0f} MB of GPU memory lie in the host's memory and cross the bus at every use"
+    told = f"{e.spilled_mb:,.0f} MB of GPU memory are in the host's memory and cross the bus at every use"
     return Diagnosis("memory spilling to the host", (told,), tuple(_less_memory(e)))
 
 
@@ -94,7 +94,7 @@ def _share(e: Evidence, *names: str) -> float:
 def _data(e: Evidence) -> Diagnosis:
     waiting, copying = _share(e, "data"), _share(e, "host_to_device")
     share = waiting + copying if e.idle is None else min(waiting + copying, e.idle)
-    evidence = [f"{waiting:.0%} of the time goes into waiting for data, {copying:.0%} into copying it to the device"]
+    evidence = [f"{waiting:.0%} of the time is spent waiting for data, {copying:.0%} copying it to the device"]
     if e.idle is not None:
         evidence.append(f"the GPU idles {e.idle:.0%} of the time")
     return Diagnosis(
@@ -109,7 +109,7 @@ def _rare(e: Evidence) -> Iterator[Diagnosis]:
         ("evaluation", "eval", "evaluation", _fewer_evaluations),
     ):
         share = (e.run_shares or e.shares).get(phase, 0.0)
-        yield Diagnosis(name, (f"{share:.0%} of the run's time goes into {words}",), tuple(remedy(e, share)), share)
+        yield Diagnosis(name, (f"{share:.0%} of the run's time is spent on {words}",), tuple(remedy(e, share)), share)
 
 
 def _launches(e: Evidence) -> Diagnosis:
@@ -121,7 +121,7 @@ def _launches(e: Evidence) -> Diagnosis:
         share = max(0.0, e.idle - waits)
         evidence.append(f"the GPU idles {e.idle:.0%} of the time, {waits:.0%} is spent waiting")
     evidence.append(
-        f"{compute:.0%} of the time is forward, backward and optimizer, {other:.0%} the program around them"
+        f"{compute:.0%} of the time is forward, backward and optimizer, {other:.0%} the rest of the program"
     )
     return Diagnosis("launch-bound", tuple(evidence), tuple(_fuller_steps(e, share)), share)
 
@@ -176,7 +176,7 @@ def _fewer_evaluations(e: Evidence, share: float) -> Iterator[Advice]:
         return
     if e.settings.get("eval_strategy") == "steps" and steps:
         yield _set("eval_steps", steps * FEWER, f"every {steps} steps now", share * RARER)
-    yield Advice((("--validation", "PATH"),), "half of the rows take half of the time", _gain(share / 2))
+    yield Advice((("--validation", "PATH"),), "half of the rows take half the time", _gain(share / 2))
 
 
 def _less_memory(e: Evidence) -> Iterator[Advice]:
@@ -184,7 +184,7 @@ def _less_memory(e: Evidence) -> Iterator[Advice]:
     if batch_size > 1:
         yield _batch(e, batch_size // 2, why, None)
     if e.settings.get("checkpointing") == "off":
-        yield _set("gradient_checkpointing", "true", f"{why}; a forward pass more a step", None)
+        yield _set("gradient_checkpointing", "true", f"{why}; it takes one more forward pass in each step", None)
 
 
 def _fuller_steps(e: Evidence, share: float) -> Iterator[Advice]:
@@ -207,7 +207,7 @@ def _cheaper_work(e: Evidence) -> list[Advice]:
         if e.settings.get(key) is not True:
             advice.append(_set(key, "true", f"{padding:.0%} of the positions are padding", padding))
     if e.settings.get("checkpointing") not in ("off", None) and forward and _has_room(e):
-        why = "the backward pass repeats the forward one, and half of the memory is free"
+        why = "the backward pass repeats the forward pass, and half of the memory is free"
         advice.append(_set("gradient_checkpointing", "false", why, forward))
     if e.settings.get("attention") == "eager":
         advice.append(_set("use_sdpa", "true", "eager attention keeps every score in memory", None))

@@ -98,7 +98,7 @@ def find_run(folder: Path | None) -> MonitoredRun:
         return MonitoredRun(paths, pid, is_over=pid is None and state not in (RUNNING, ELSEWHERE))
     if not runs:
         hint = "start one with expert-cli train, or name the folder of a run with --run DIR"
-        raise EnvironmentProblem("no training runs on this machine", hint)
+        raise EnvironmentProblem("no training run is active on this machine", hint)
     return MonitoredRun(RunPaths(runs[-1].output), runs[-1].pid)
 
 

@@ -30,11 +30,11 @@ def audit(
     limit: Annotated[int | None, Option(min=1)] = None,
     offline: Offline = False,
 ) -> None:
-    """Run the answers of an expert's training rows and cases, and name those that are wrong or useless.
+    """Check an expert's training rows and test cases, and report those that are wrong or useless.
 
-    Errors make a row or case useless: an answer that does not run, that goes on into a prompt or is too long, a question with
-    answers that contradict each other, a case that stands in the rows or that its own expected answer does not pass. Warnings
-    are for you to judge: duplicates, near ones. What was not run is told, never taken for good. Exit code 5 for errors.
+    Errors: an answer that does not run, is too long or contains a prompt; one question with contradicting answers; a case that
+    is also a training row, or whose expected answer does not pass. Warnings, for you to judge: duplicates and near duplicates.
+    Answers that could not be run are listed, not counted as good. Exit code 5 if there are errors.
 
     Examples:
 

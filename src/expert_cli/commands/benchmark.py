@@ -17,25 +17,28 @@ from expert_cli.utils.files import require_no_folder, write_json
 
 def benchmark(
     console: Console,
-    run: Annotated[Path | None, Option("--run", help="The run's folder. Default: the newest on this machine.")] = None,
+    run: Annotated[Path | None, Option("--run", help="Folder of the run. Default: the newest on this machine.")] = None,
     duration: Annotated[float, Option(min=0.1, help="Watch for this many seconds.")] = 60.0,
-    interval: Annotated[float, Option(min=0.1, help="Seconds between two looks.")] = 2.0,
+    interval: Annotated[float, Option(min=0.1, help="Seconds between two samples.")] = 2.0,
     manifest: Annotated[Path | None, Option("--manifest", "-m", help="Measure this manifest.")] = None,
     against: Annotated[
         str | None,
         Option(
-            metavar="padded|flattening|unoptimized|MANIFEST", help="The manifest without our kernels, or another one."
+            metavar="padded|flattening|unoptimized|MANIFEST", help="Compare with this preset, or with another manifest."
         ),
     ] = None,
     sweep: Annotated[
         list[str] | None,
-        Option(metavar="KEY=a,b,c", help="Values to try at the same effective batch; repeatable: every combination."),
+        Option(
+            metavar="KEY=a,b,c",
+            help="Values to try at the same effective batch size; repeatable, for all combinations.",
+        ),
     ] = None,
-    steps: Annotated[int, Option(min=1, help="Optimizer steps that are measured.")] = 20,
-    warmup: Annotated[int, Option(min=0, help="Steps before them that are not.")] = 3,
-    repeats: Annotated[int | None, Option(min=1, help="Runs of each side (3), of each combination (1).")] = None,
+    steps: Annotated[int, Option(min=1, help="Optimizer steps to measure.")] = 20,
+    warmup: Annotated[int, Option(min=0, help="Steps before them that are not measured.")] = 3,
+    repeats: Annotated[int | None, Option(min=1, help="Runs of each setting. Default: 3; in a sweep 1.")] = None,
     gate: Annotated[
-        float | None, Option(metavar="RATIO", min=0.01, help="Exit 5 if the ratio is lower, or losses differ.")
+        float | None, Option(metavar="RATIO", min=0.01, help="Exit code 5 if the ratio is lower or losses differ.")
     ] = None,
     base_model: BaseModel = None,
     dataset: Dataset = None,
@@ -43,17 +46,18 @@ def benchmark(
     device: Device = "auto",
     seed: Seed = None,
     settings: Settings = None,
-    output: Annotated[Path | None, Option(help="Write the JSON document to this file, too.")] = None,
+    output: Annotated[Path | None, Option(help="Also write the JSON document to this file.")] = None,
     offline: Offline = False,
 ) -> None:
-    """Watch a training run and say what holds it back; or measure one setting against another.
+    """Find out what limits a training run, or compare the speed of two settings.
 
-    Without --manifest, a run is watched from a second terminal: GPU, CPU, memory, and the run's own
-    metrics, with a verdict, the numbers behind it, and what to change. Ctrl-C ends the watching, never the run.
+    Without --manifest it watches a run from a second terminal: GPU, CPU, memory and the run's own metrics. It reports what
+    limits the run, with the figures, and what to change. Ctrl-C ends the watching, not the run.
 
-    With --manifest, short runs are made in turn: the ratio of their speeds with its 95 % interval, and whether they learn the
-    same; or a sweep of settings. Presets, each the same packs without our kernels: padded (a row a document, to the longest of
-    a batch), flattening (end to end), unoptimized (padded, recomputed, fp32 or fp16, AdamW that is not fused).
+    With --manifest it makes short runs in turn, and reports the ratio of their speeds with its 95 % interval and whether their
+    losses are equal; or it sweeps settings. Presets, which train the same documents without our kernels: padded (one document
+    in a row, padded to the longest of the batch), flattening (documents joined end to end), unoptimized (padded, with
+    activation recomputation, fp32 or fp16, and AdamW that is not fused).
 
     Examples:
 

@@ -22,24 +22,24 @@ def chat(
     console: Console,
     adapter: AdapterFolder,
     manifest: TrainedManifest = None,
-    prompt: Annotated[str, Option(help="One prompt; without it, a conversation.")] = "",
-    input_: Annotated[str, Option("--input", help="What stands below prompts in training rows: a schema.")] = "",
-    samples: Annotated[int, Option(min=0, metavar="K", help="Draw K answers, and put them to the vote.")] = 0,
+    prompt: Annotated[str, Option(help="Ask this one prompt. Default: a conversation.")] = "",
+    input_: Annotated[str, Option("--input", help="The input of a prompt, as in training rows: a schema.")] = "",
+    samples: Annotated[int, Option(min=0, metavar="K", help="Draw K answers and vote on them.")] = 0,
     database: Annotated[Path | None, Option()] = None,
     max_new_tokens: MaxNewTokens = None,
     base_model: TrainedBase = None,
     offline: Offline = False,
 ) -> None:
-    """Ask an expert, once or in a conversation.
+    """Ask an expert a question, or have a conversation.
 
-    In a conversation the expert sees what was said before; an empty line or Ctrl-D ends it, /new starts another. Where
-    training.decoding says use_grammar, answers are held to that, by the schema that stands in what was asked.
+    In a conversation the expert sees the earlier turns. An empty line or Ctrl-D ends it, /new starts a new one. If the
+    manifest's training.decoding sets use_grammar, answers follow the grammar of the schema in the question.
 
-    With --database each question is shown the tables, columns and values of that file that fit it, as its training rows were.
-    The file is not changed.
+    With --database the tables, columns and values that fit a question are shown to the model, as in its training rows. The
+    file is not changed.
 
-    With --samples the answer that most agree with comes first, and is remembered. With --database the same rows are one answer;
-    else JSON is the same by its value, anything else by its text without spacing.
+    With --samples the most frequent answer comes first, and the conversation continues with it. Answers are equal if they
+    return the same rows (with --database), are the same JSON value, or have the same text apart from white space.
 
     Examples:
 
@@ -48,7 +48,7 @@ def chat(
         expert-cli chat --adapter runs/sql --prompt "List the boats" --samples 8 --json
     """
     if database and input_:
-        raise typer.BadParameter("--database stands in the place of --input: give one of the two")
+        raise typer.BadParameter("--database replaces --input: give one of them")
     if console.as_json and not prompt:
         raise typer.BadParameter("--json needs --prompt")
     _require_utf_8(prompt + input_)

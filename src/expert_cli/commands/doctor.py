@@ -9,6 +9,7 @@ import typer
 from typer import Option
 
 from expert_cli.console.terminal import Console
+from expert_cli.utils.text import plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,12 +19,12 @@ if TYPE_CHECKING:
 
 def doctor(
     console: Console,
-    deep: Annotated[bool, Option("--deep", help="Also try torch.compile, a minute or two more.")] = False,
+    deep: Annotated[bool, Option("--deep", help="Also try torch.compile; takes one or two minutes more.")] = False,
 ) -> None:
-    """Say whether this machine is ready: what is installed, what works, and how to fix what does not.
+    """Check whether this machine is ready for training, and how to fix what is not.
 
-    Tries 4-bit training and the attention of training in a process of their own. Asks no network. Exit code 3 if a line says
-    fail.
+    4-bit training and the attention kernel are tried in a separate process. No network is used. Exit code 3 if a check
+    fails.
 
     Examples:
 
@@ -49,4 +50,4 @@ def _show(console: Console, lines: Sequence[CheckResult]) -> None:
     console.table("this machine", ["", "check", "found, and what to do"], rows)
     warnings, failures = (sum(line.state == state for line in lines) for state in ("warn", "fail"))
     verdict = "not ready" if failures else "ready"
-    console.text(f"{verdict}: {failures} to mend (fail), {warnings} to know (warn), {len(lines)} lines")
+    console.text(f"{verdict}: {plural(len(lines), 'check')}, {failures} failed, {plural(warnings, 'warning')}")

@@ -51,17 +51,17 @@ def evaluate(
     without_walls: WithoutWalls = False,
     offline: Offline = False,
 ) -> None:
-    """Let an expert answer its cases, and judge the answers: queries and programs by running them, all else by comparing it.
+    """Let an expert answer test cases and judge its answers: queries and programs are run, other answers are compared.
 
-    Verifiers: sql, cypher, json, typescript, python, exact, choice, number, regex, contains_all, command. Their keys:
-    docs/EXPERT_FORMAT.md.
+    Verifiers: sql, cypher, json, typescript, python, exact, choice, number, regex, contains_all, command. Their keys are
+    described in docs/EXPERT_FORMAT.md.
 
-    A case: {"verifier": "sql", "database": "shop.sqlite", "expected": "SELECT ...", "prompt": "...", "input": "..."}; a row
-    of --answers has "answer", with or without prompt and input. Paths are relative to the file. Answers can change nothing:
-    they run on copies, within limits of time and memory.
+    A case: {"verifier": "sql", "database": "shop.sqlite", "expected": "SELECT ...", "prompt": "...", "input": "..."}. A row of
+    --answers also has "answer"; prompt and input are optional there. Paths are relative to the file. Answers run on copies,
+    with limits on time and memory.
 
-    Answers are kept as they are made: the same command goes on where it was stopped. What --output writes keeps every answer;
-    --answers judges them again, by the cases that they were given to or by others of the same ids and prompts (--cases).
+    Answers are saved as they are made: if the command is stopped, the same command continues. The file of --output contains all
+    answers; --answers judges them again, with the same cases or with others of the same ids and prompts (--cases).
 
     Examples:
 

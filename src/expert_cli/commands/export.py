@@ -16,7 +16,7 @@ def export(
     console: Console,
     adapter: AdapterFolder,
     output: Annotated[Path, Option(help="A new folder.")],
-    merge: Annotated[bool, Option("--merge", help="The whole model with the adapter in it, in bf16.")] = False,
+    merge: Annotated[bool, Option("--merge", help="The whole model in bf16, with the adapter merged.")] = False,
     gguf: Annotated[Literal["q8_0", "f16"] | None, Option(help="The whole model as GGUF, with a Modelfile.")] = None,
     manifest: TrainedManifest = None,
     base_model: TrainedBase = None,
@@ -24,10 +24,10 @@ def export(
 ) -> None:
     """Write an expert as an adapter, a merged model or a GGUF file, with its model card.
 
-    Without --merge and --gguf: the adapter, with the lines of Python that load it.
+    Without --merge and --gguf: the adapter, and the lines of Python that load it.
 
-    What was merged is loaded again and compared with the trained model, over the first tokens of 20 answers: how often both
-    find the same token likeliest, and the largest KL divergence. Nothing is ever overwritten.
+    A merged model is loaded again and compared with the trained one on the first tokens of 20 answers: how often both
+    choose the same token, and the largest KL divergence. Existing files are never overwritten.
 
     Examples:
 

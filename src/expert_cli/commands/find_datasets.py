@@ -21,13 +21,15 @@ if TYPE_CHECKING:
 
 def find_datasets(
     console: Console,
-    experts: Annotated[Path | None, Option(help="The experts' folder. Default: experts/ here or above.")] = None,
-    hf_cache: Annotated[Path | None, Option(help="A folder like HF_HOME. Default: where HF_HOME points.")] = None,
+    experts: Annotated[
+        Path | None, Option(help="Folder of experts. Default: experts/ here or in a parent folder.")
+    ] = None,
+    hf_cache: Annotated[Path | None, Option(help="Folder of the Hugging Face caches. Default: HF_HOME.")] = None,
 ) -> None:
-    """List the data on this machine: size, last change, which expert names it, and what is missing.
+    """List the data sets on this machine: size, last change, the experts that use them, and what is missing.
 
-    Looks into the Hugging Face caches, datasets_optimized/ and the experts' manifests; parses no rows, changes nothing.
-    train --dataset takes the name in the last column, except for token stores and the Arrow cache.
+    Searches the Hugging Face caches, datasets_optimized/ and the experts' manifests. Reads no rows and changes nothing.
+    The name in the last column works as train --dataset, except for token stores and the Arrow cache.
 
     Examples:
 

@@ -21,27 +21,29 @@ from expert_cli.utils.text import plural, quoted, shortened
 
 def init(
     console: Console,
-    name: Annotated[str, Argument(help="Name of the expert; its folder is made.")],
+    name: Annotated[str, Argument(help="Name of the expert and of its new folder.")],
     folder: Annotated[
-        Path | None, Option(help="Where it is made. Default: experts/ if there is one, else here.")
+        Path | None, Option(help="Parent of the new folder. Default: experts/ if it exists, else here.")
     ] = None,
-    kind: Annotated[StarterKind | None, Option(help="What its answers are. Default: json.")] = None,
+    kind: Annotated[StarterKind | None, Option(help="Kind of its answers. Default: json.")] = None,
     from_config: Annotated[Path | None, Option(help="A configuration of axolotl or TRL.", metavar="FILE")] = None,
     rows: Annotated[str | None, Option("--from", help="Rows to train on: file, folder, URL or hub id.")] = None,
-    base_model: Annotated[str | None, Option(help="With --from: the base model. Default: by the machine.")] = None,
-    column: Annotated[list[str] | None, Option(metavar="ROLE=NAME", help="With --from: what a column is.")] = None,
+    base_model: Annotated[
+        str | None, Option(help="With --from: the base model. Default: one that suits the machine.")
+    ] = None,
+    column: Annotated[list[str] | None, Option(metavar="ROLE=NAME", help="With --from: the role of a column.")] = None,
     offline: Offline = False,
 ) -> None:
-    """Make a new expert's folder: a commented manifest, a few rows and a few test cases to replace.
+    """Create a new expert's folder: a manifest with comments, and a few rows and test cases to replace.
 
-    Rows and cases fit the kind of its answers: sql comes with a small database in which queries are run, text with the one
-    right text, json, the default, with a schema and values. Other kinds are in examples/.
+    Rows and cases fit the kind of answers: json (the default) with a schema and values, sql with a small database for
+    running queries, text with the expected text. examples/ has other kinds.
 
-    With --from the rows are yours: they are looked at, and the manifest is written for them, with the row length, passes,
-    steps and split that suit them.
+    With --from you bring your own rows: they are analyzed, and the manifest gets a sequence length, epochs, steps and a
+    validation split that suit them.
 
-    With --from-config the manifest alone is made, of what a YAML file of another trainer says. Every key that is not carried
-    over is told. What trains something else (all weights, preferences, images) is refused.
+    With --from-config only a manifest is written, from a YAML file of axolotl or TRL. Keys that are not carried over are
+    listed. The manifest always trains a LoRA adapter on questions and answers.
 
     Examples:
 

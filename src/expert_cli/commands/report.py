@@ -15,10 +15,10 @@ def report(
     console: Console,
     runs: Annotated[list[Path], Argument(metavar="DIR...", help="Folders of runs.")],
     output: Annotated[
-        Path | None, Option(help="Default: report.html in the run's folder; of several runs, here.")
+        Path | None, Option(help="Default: report.html in the run's folder; for several runs, in this folder.")
     ] = None,
 ) -> None:
-    """Draw a run, or several, as one HTML file that needs no network.
+    """Write an HTML report of one or several runs, in a single file that needs no network.
 
     Examples:
 

@@ -9,7 +9,7 @@ from expert_cli.console.terminal import Console
 
 
 def schema(console: Console) -> None:
-    """Print the manifest's JSON Schema, for editors and other programs.
+    """Print the JSON Schema of manifests, for editors and other programs.
 
     Examples:
 

@@ -30,19 +30,19 @@ def show_evaluated(console: Console, found: Mapping[str, Any]) -> None:
             rise = base["difference"]
             difference = f"{rise['difference']:+.1%} ({_interval(rise['ci95'], '+.1%')})"
             rows.append([*_share(base), str(rise["gained"]), str(rise["lost"]), difference, title])
-        console.table("other answers to the same cases, and the expert beside them", columns, rows)
+        console.table("the same cases, answered in other ways", columns, rows)
     written = {"": found["generation"], **{f" of the {title}": base.get("generation") for title, base in bases.items()}}
     for whose, how in written.items():
         if how and how["cut_off"]:
             told = f"{how['cut_off']} answers{whose} were cut off at {how['max_new_tokens']} tokens"
             console.warning(f"{told}: --max-new-tokens")
         if how and how.get("looping"):
-            console.warning(f"{how['looping']} answers{whose} were ended where they said one thing over and over")
+            console.warning(f"{how['looping']} answers{whose} were stopped because they repeated themselves")
     if drop := found["against"]:
         told = "against {file}: {cases} cases, {lost} lost, {gained} gained; accuracy".format(**drop)
         change = f"{'fell' if drop['drop'] > 0 else 'rose'} by {abs(drop['drop']):.1%}"
         console.text(f"{told} {change} (95 % interval of the drop {_interval(drop['ci95'])})")
-        console.text("{answers_differ:,} of {answers:,} answers are other texts than then".format(**drop))
+        console.text("{answers_differ:,} of {answers:,} answers have another text".format(**drop))
 
 
 def _show_evaluation(console: Console, found: Mapping[str, Any]) -> None:
@@ -58,7 +58,7 @@ def _show_evaluation(console: Console, found: Mapping[str, Any]) -> None:
     if rows:
         console.table("failures", ["class", "answers", "examples"], rows)
     if "parsed_only" in failed:
-        console.warning(f"{failed['parsed_only']} answers could only be parsed here: that proves nothing")
+        console.warning(f"{failed['parsed_only']} answers could only be parsed, not run: they may be right or wrong")
     for note in dict.fromkeys(one["detail"] for one in found["answers"] if one["kind"] == "correct"):
         if note:
             console.warning(f"correct, but {note}")

@@ -21,11 +21,11 @@ def validate(
     console: Console,
     manifests: Annotated[list[Path], Argument(help="One or more manifest.json files.")],
     base_model: BaseModel = None,
-    verbose: Annotated[bool, Option("--verbose", help="Show every key, and defaults not written.")] = False,
+    verbose: Annotated[bool, Option("--verbose", help="Show all keys, including defaults.")] = False,
 ) -> None:
-    """Check manifests, and say which keys are adjusted or not used on this machine.
+    """Check manifests, and show which keys are adjusted or not used on this machine.
 
-    Data and models that are not on this machine are warnings, not errors. Exit code 2 if a manifest has a fault.
+    Data and models that are missing on this machine give warnings, not errors. Exit code 2 if a manifest has a fault.
 
     Examples:
 

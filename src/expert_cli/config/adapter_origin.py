@@ -85,7 +85,7 @@ def find_adapter(folder: Path) -> AdapterOrigin:
     if found is None:
         raise InputError(f"{folder}: no adapter there", "give a finished run, its adapter/, or a checkpoint of it")
     if not (found / WEIGHTS).is_file():
-        raise InputError(f"{found}: no {WEIGHTS}", "weights in other formats can run code when they are read: not used")
+        raise InputError(f"{found}: no {WEIGHTS}", "other formats are not used, because reading them can run code")
     adapter = found.resolve()
     told = read_json(adapter / BASE)  # stays with an adapter that is moved out of its run
     base = str(told.get("name") or read_json(adapter / CONFIG).get("base_model_name_or_path") or "")

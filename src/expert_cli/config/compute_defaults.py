@@ -20,9 +20,9 @@ def compute(config: Config, machine: Machine, device: DeviceName, quantization: 
     checkpointing, reentrant = _checkpointing(config)
     sharded, unshared = bool(config.use("fsdp")), dict[str, Any]()
     if sharded:  # without trials and copies
-        why = "fsdp shares out the packed weights"
+        why = "fsdp shards the packed weights"
         unshared = {"on_oom": "error", "dequantized_copy": config.put("dequantized_copy", "never", reason=why)}
-        why = "fsdp: processes gather a step together, one whose memory runs out would leave the others waiting"
+        why = "fsdp: if memory ran out in one process, the others would wait forever"
         config.leave(why, "on_oom")
     decided = config.block(
         ComputeConfig,
@@ -40,7 +40,7 @@ def compute(config: Config, machine: Machine, device: DeviceName, quantization: 
     if quantization != "int4":
         config.leave(f"the weights are {quantization}", "dequantized_copy")
     if device == "cpu":
-        config.leave("no GPU: nothing is probed", "on_oom")
+        config.leave("no GPU", "on_oom")
     return decided
 
 
@@ -94,7 +94,7 @@ def _checkpointing(config: Config) -> tuple[Checkpointing, bool]:
     """Return what is recomputed, and whether in the reentrant form."""
     asked, narrowed = config.written.gradient_checkpointing, config.written.activation_checkpointing
     what: Checkpointing = "all" if asked or (narrowed and asked is None) else "off"
-    whole = "layers are recomputed whole, and all of them"
+    whole = "all layers are recomputed completely"
     config.put("gradient_checkpointing", what, reason=whole if asked == "selective" else "")
     config.put("activation_checkpointing", what, reason=whole if narrowed else "")
     if asked is False:
@@ -109,9 +109,9 @@ def _checkpointing(config: Config) -> tuple[Checkpointing, bool]:
 def why_eager(device: DeviceName, *, packs: bool, fsdp: bool) -> str:
     """Return why this model's step cannot be recorded as a CUDA graph; "" if it can."""
     reasons = {
-        "a CPU has no launches to save": device == "cpu",
-        "packing is off: batches have no fixed shape, so every step is launched kernel by kernel": not packs,
-        "fsdp gathers layers in every step, which is launched kernel by kernel": fsdp,
+        "CUDA graphs need a GPU": device == "cpu",
+        "packing is off: batches have no fixed shape": not packs,
+        "fsdp gathers layers in every step": fsdp,
     }
     return next((why for why, holds in reasons.items() if holds), "")
 
@@ -125,7 +125,7 @@ def _capture(config: Config, device: DeviceName, checkpointing: Checkpointing) -
     if lack or not asked:
         config.leave(lack or "use_cuda_graphs is false", "cuda_graph_warmup_steps")
     elif checkpointing == "all" and config["dropout"]:
-        effect = "the step is recorded without recomputation where that fits, else launched kernel by kernel with it"
+        effect = "the step is recorded without recomputation if it fits, else not recorded"
         config.put(
             "gradient_checkpointing", checkpointing, effect, "the adapter's dropout cannot be recomputed in a graph"
         )
@@ -146,7 +146,7 @@ def _compiler(config: Config) -> dict[str, Any]:
     return {"compile_backend": backend, "compile_mode": mode}
 
 
-FSDP_OFF = "leave fsdp out: every process then holds the base model"
+FSDP_OFF = "leave fsdp out: each process then holds the whole base model"
 
 
 def sharding_conflicts(
@@ -156,8 +156,8 @@ def sharding_conflicts(
     if not config["fsdp"]:
         return
     if base["quantization"] == "int8":
-        message = "does not go with quantization int8: bitsandbytes keeps these weights where FSDP2 does not find them"
+        message = "does not work with quantization int8: FSDP2 does not find bitsandbytes' int8 weights"
         yield "fsdp", message, f'for {base["name"]} write "quantization": "int4" or "bf16"'
     answering = {f"method {RFT}": config["method"] == RFT, "evaluation.every_steps": evaluation.every_steps}
     for what in (name for name, is_asked in answering.items() if is_asked):
-        yield "fsdp", f"does not go with {what}: no process has the whole model to answer with", FSDP_OFF
+        yield "fsdp", f"does not work with {what}: no process has the whole model", FSDP_OFF

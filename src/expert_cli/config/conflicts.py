@@ -130,7 +130,7 @@ def _of_saving(config: TrainingConfig, evaluation: EvaluationBlock) -> Iterator[
     is_constant = config.eval_strategy == "no"  # as one asked for
     is_measured = config.evaluates_loss or evaluation.every_steps or is_constant
     if config.lr_scheduler in BY_EVALUATIONS and not is_measured:
-        message = f"lr_scheduler {config.lr_scheduler} goes by evaluations, and nothing asks for one"
+        message = f"lr_scheduler {config.lr_scheduler} needs evaluations, and no key asks for one"
         yield "lr_scheduler", message, 'write "eval_strategy": "steps" and "eval_steps"'
     asks = "load_best_model_at_end" if config.load_best_model_at_end else "early_stopping_patience"
     if not config.compares_steps:
@@ -140,7 +140,7 @@ def _of_saving(config: TrainingConfig, evaluation: EvaluationBlock) -> Iterator[
         message = f"{EXECUTION_ACCURACY} without evaluation.every_steps: no cases are answered"
         yield "metric_for_best_model", message, 'write "evaluation": {"every_steps": 50} beside "training"'
     if by_loss and config.eval_strategy == "no":
-        message = f'"no" leaves {asks} nothing to choose the best model by'
+        message = f'with "no", {asks} has no metric'
         yield "eval_strategy", message, f'write "steps" or "epoch", or remove {asks}'
     if config.greater_is_better not in (None, not by_loss):
         message = f"would choose the worst by metric_for_best_model {EVAL_LOSS if by_loss else EXECUTION_ACCURACY}"

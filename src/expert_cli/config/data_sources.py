@@ -70,7 +70,7 @@ def resolve_sources(
         told = "the validation rows are named" if held_out else "nothing asks for an evaluation"
         data.leave(told, "validation_split")
     if held_out and validation is None and not evaluates:
-        asked = applied("its rows are in the token store", "nothing asks for an evaluation")
+        asked = applied("its rows are in the token store", "no key asks for an evaluation")
         named = [path for path in data.outcomes if path == ("validation_path",) or path[-1] == "valid"]
         data.outcomes |= {path: asked for path in named if data.outcomes[path].status == "applied"}
     shown = _schema_prompt(data, (loaded.path.parent, root))
@@ -164,7 +164,7 @@ def _schema_prompt(data: Data, folders: Sequence[Path]) -> SchemaPromptConfig | 
     if data.written.schema_prompt is None:
         return None
     keys = Settings(data.written.schema_prompt)
-    data.outcomes["schema_prompt",] = applied("questions are shown a part of their database, by the defaults")
+    data.outcomes["schema_prompt",] = applied("a part of its database is shown with each question, by the defaults")
     most = {name: None if (value := keys.use(name)) == "all" else value for name in ("tables", "columns")}
     pattern = keys.use("databases") or ""
     if len(set(re.findall(r"\{[^{}]*\}", pattern))) > 1:
@@ -235,7 +235,7 @@ def _is_there(place: Path, written: str) -> bool:
     try:
         return place.exists()
     except PermissionError as error:
-        raise EnvironmentProblem(f"{place}: cannot be looked at: {error.strerror}") from error
+        raise EnvironmentProblem(f"{place}: cannot be read: {error.strerror}") from error
     except OSError as error:
         raise InputError(f'data source "{shortened(written)}": {error.strerror}', "give another path") from error
 

@@ -21,8 +21,8 @@ from expert_cli.manifest.schema import Manifest, Training
 from expert_cli.manifest.training_config import TrainingConfig
 from expert_cli.utils.text import shortened
 
-EMPTY = not_used("empty: as if it were not written")
-NULL = not_used("null: as if it were not written")
+EMPTY = not_used("empty: the same as not written")
+NULL = not_used("null: the same as not written")
 ADAPTER = informational("where other programs find the adapter; training.config decides what is trained")
 
 

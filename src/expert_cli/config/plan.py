@@ -95,7 +95,7 @@ def trained_adapter(
     origin = find_adapter(adapter)
     file = manifest or origin.manifest
     if file is None or (manifest is None and not file.is_file()):
-        raise InputError(f"{adapter}: nothing tells which manifest it was trained from", "name it: --manifest FILE")
+        raise InputError(f"{adapter}: its manifest is not known", "name it: --manifest FILE")
     overrides = Overrides(base_model=base_model or origin.base_model or None, offline=offline)
     plan = make_plan(file, inspect(), overrides)
     if (held := quantization or origin.quantization) in get_args(Quantization):
@@ -113,14 +113,14 @@ def require_free(output: Path, *, overwrite: bool) -> None:
     _require_folder(output)
     if not overwrite and contents(output):
         hint = "go on with it: --resume auto; move it aside: --overwrite; or give another folder with --output"
-        raise RunLocked(f"{output} holds a run already", hint)
+        raise RunLocked(f"{output} already contains a run", hint)
 
 
 def require_new(output: Path) -> None:
     """Raise InputError if the output is a file, RunLocked if it is a folder with contents."""
     _require_folder(output)
     if output.is_dir() and any(output.iterdir()):
-        raise RunLocked(f"{output} holds something already", "give another folder with --output")
+        raise RunLocked(f"{output} is not empty", "give another folder with --output")
 
 
 def _require_folder(output: Path) -> None:

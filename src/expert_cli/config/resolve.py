@@ -64,13 +64,17 @@ def choose_base(loaded: LoadedManifest, wanted: str | None) -> tuple[Base, int |
         return _base(loaded, 0), 0
     bases, named = loaded.manifest.bases, wanted.lower()
     if not named.isprintable() or not 0 < len(wanted) <= LONGEST_MODEL_NAME:
-        raise InputError(f'--base-model "{wanted[:60]}" is no name of a model', "give an alias, a hub id or a folder")
+        raise InputError(
+            f'--base-model "{wanted[:60]}" is not the name of a model', "give an alias, a hub id or a folder"
+        )
     exact = [index for index, base in enumerate(bases) if named in ((base.alias or "").lower(), base.name.lower())]
     last = [re.split(r"[/\\]", base.name.rstrip("/\\"))[-1].lower() for base in bases]
     fitting = exact[:1] or [index for index, name in enumerate(last) if named == name]
     if len(fitting) > 1:
         names = ", ".join(bases[index].alias or bases[index].name for index in fitting)
-        raise InputError(f"--base-model {wanted} fits {len(fitting)} base models: {names}", "give one of these in full")
+        raise InputError(
+            f"--base-model {wanted} matches {len(fitting)} base models: {names}", "give one of these in full"
+        )
     return (_base(loaded, fitting[0]), fitting[0]) if fitting else (Base(name=wanted), None)
 
 

@@ -29,7 +29,7 @@ def model(base: Settings[Base], config: Config, folders: Sequence[Path] = (Path(
     base.use("alias")
     template = base.use("prompt_template") or ""
     if written and not template:
-        base.leave("chat_template_path writes rows and prompts", "prompt_template")
+        base.leave("chat_template_path is used", "prompt_template")
     return base.block(
         ModelConfig,
         sha256=_sha256(base),
@@ -92,7 +92,7 @@ def optim(config: Config) -> OptimConfig:
         config.put("warmup_steps", 0, f"{share:g} of all steps", "0 means not set; warmup_ratio decides")
     kind = "constant_with_warmup"
     if config.use("lr_scheduler") == "constant" and (steps or share):
-        config.put("lr_scheduler", kind, kind, "a warm-up is asked for, which transformers' constant drops")
+        config.put("lr_scheduler", kind, kind, "transformers' constant has no warm-up")
     else:
         kind = config["lr_scheduler"]
     if kind in BY_EVALUATIONS:
@@ -120,7 +120,7 @@ def loader(config: Config, device: DeviceName) -> LoaderConfig:
     pins, groups = config.use("dataloader_pin_memory"), config.use("group_by_length")
     is_gpu = device != "cpu"
     if not is_gpu:
-        config.leave("no GPU: there is nothing to copy to", "dataloader_pin_memory")
+        config.leave("no GPU", "dataloader_pin_memory")
     if packing != "off":
         config.leave("packed rows all have about the same length", "group_by_length")
     overflow, length = config.use("overflow"), config.use("max_seq_length")
@@ -155,14 +155,14 @@ def log_save_eval(config: Config, evaluation: Settings[EvaluationBlock]) -> LogS
     else:
         evaluation.leave("evaluation.every_steps is not written", "every_steps", "sample")
     differs = every and (written.eval_strategy not in (None, "steps") or written.eval_steps not in (None, every))
-    reason = "evaluation.every_steps: the run is evaluated then" if differs else ""
+    reason = "evaluation.every_steps decides" if differs else ""
     eval_strategy: Strategy = config.put("eval_strategy", "steps" if every else of_loss, reason=reason)
     save_strategy, save_every_s = _saving(config, eval_strategy)
     save_steps, eval_steps = _steps(config, save_strategy, eval_strategy, every, reason)
     # every checkpoint is evaluated, as transformers' `load_best_model_at_end` requires
     if wants_best and save_strategy == "steps" and save_steps % eval_steps:
         save_steps += eval_steps - save_steps % eval_steps
-        reason = f"load_best_model_at_end: a multiple of {eval_steps} steps, after which the run is evaluated"
+        reason = f"load_best_model_at_end needs a multiple of {eval_steps}, the steps between evaluations"
         config.put("save_steps", save_steps, f"a checkpoint every {save_steps} steps", reason)
     report_to = written.report_to or ()
     by_loss = written.goes_by_loss if written.compares_steps else written.evaluates_loss or not every
@@ -192,7 +192,7 @@ def _saving(config: Config, evaluates: Strategy) -> tuple[Strategy, float]:
     asked: Strategy = written.save_strategy or (evaluates if wants_best else "steps" if written.save_steps else "no")
     strategy = evaluates if wants_best and asked != "no" else asked
     better = ", and one after each better evaluation" if wants_best else ""
-    reason = "load_best_model_at_end: checkpoints are written where the run is evaluated" if strategy != asked else ""
+    reason = "load_best_model_at_end needs a checkpoint at each evaluation" if strategy != asked else ""
     config.put("save_strategy", strategy, better and f'checkpoints: "{strategy}"{better}', reason)
     if (written.save_strategy or asked != "no") and not written.save_every:
         config.leave(f'not written, and the strategy is "{strategy}"', "save_every")
@@ -222,7 +222,7 @@ def _steps(config: Config, save: Strategy, evaluate: Strategy, every: int | None
 def sample_answers(config: Config, evaluation: Settings[EvaluationBlock]) -> int:
     """Return the number of prompts answered before and after training."""
     if config["fsdp"]:
-        evaluation.leave("fsdp: the first process has no whole model to answer with", "sample_answers")
+        evaluation.leave("fsdp: no process has the whole model", "sample_answers")
         return 0
     return int(evaluation.use("sample_answers"))
 
@@ -233,7 +233,7 @@ def _limit(config: Config, *, writes: bool) -> int | None:
         config.leave("no checkpoints are written", "save_total_limit")
         return None
     if limit is not None and limit < LEAST_KEPT:
-        reason = "the newest checkpoint may be damaged when the machine fails"
+        reason = "the newest checkpoint may be damaged if the machine crashes"
         return int(config.put("save_total_limit", LEAST_KEPT, f"{LEAST_KEPT}", reason))
     return limit
 
@@ -244,7 +244,7 @@ def _best(config: Config, *, by_loss: bool) -> dict[str, Any]:
     config.put("metric_for_best_model", EVAL_LOSS if by_loss else EXECUTION_ACCURACY)
     config.put("greater_is_better", not by_loss)
     if not (loads or patience):
-        config.leave("nothing asks for the best model", "metric_for_best_model", "greater_is_better")
+        config.leave("no key asks for the best model", "metric_for_best_model", "greater_is_better")
     patience = config.put("early_stopping_patience", patience)
     metric = EVAL_LOSS if by_loss else f"eval_{EXECUTION_ACCURACY}"
     return {"metric": metric, "load_best_model_at_end": loads, "early_stopping_patience": patience}
@@ -300,7 +300,7 @@ def unknown_grammar(written: Decoding) -> str:
         return ""
     if written.grammar_type is None:
         return "grammar_type is not written"
-    return f"nothing here holds answers to {written.grammar_type}"
+    return f"{written.grammar_type} is not a grammar of this tool"
 
 
 def schema_fault(schema: Mapping[str, Any]) -> str:

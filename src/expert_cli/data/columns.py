@@ -206,7 +206,7 @@ def require_json(value: object, label: str) -> None:
     try:
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, TypeError, RecursionError) as error:  # including half of a surrogate pair
-        raise BadRow(f"{label} holds what JSON cannot") from error
+        raise BadRow(f"{label} contains a value that JSON cannot represent") from error
 
 
 def json_text(value: object) -> str:

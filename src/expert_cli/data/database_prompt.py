@@ -114,7 +114,7 @@ def _read_file(file: Path, *_stamp: int) -> Database:
     except sqlite3.Error as error:
         raise InputError(f"{file}: {error}", "name an SQLite database") from error
     if not database.tables:
-        raise InputError(f"{file}: there is no table", "name an SQLite database")
+        raise InputError(f"{file}: it has no table", "name an SQLite database")
     return database
 
 
@@ -123,7 +123,7 @@ def read_text(text: str) -> Database:
     """Return the tables that a text creates. Raises InputError for no table, or a statement that SQLite refuses."""
     start = CREATE.search(text)
     if start is None:
-        raise InputError("no CREATE TABLE stands in the input", "give the tables, or the database")
+        raise InputError("the input has no CREATE TABLE", "give the tables, or the database")
     try:
         with closing(sqlite3.connect(":memory:")) as connection:
             connection.set_authorizer(lambda action, *_: _DENIED.get(action, sqlite3.SQLITE_OK))

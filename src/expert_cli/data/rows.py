@@ -142,7 +142,7 @@ def to_row(fields: Mapping[str, object], columns: Columns, mapping: ColumnMappin
     """Convert a raw row. Raises BadRow."""
     for name in columns.media:
         if fields.get(name):
-            raise BadRow(f'"{name}" is there, but text alone is trained')
+            raise BadRow(f'"{name}" is not empty, but only text is trained')
     if columns.form == "text":
         return Row(where, text=text_of(fields, columns.text, may_be_blank=False))
     if columns.form == "segments":
@@ -277,7 +277,7 @@ def _turn(turn: Mapping[str, Any], mapping: ColumnMapping) -> tuple[dict[str, An
     role = dict(mapping.roles).get(said) or ROLES.get(said)
     if role is None:
         told = f'a message has the role "{said[:40]}", which is none here'
-        raise BadRow(f'{told}; "field_mapping.roles" says whose turns these are')
+        raise BadRow(f'{told}; name its meaning in "field_mapping.roles"')
     content = _joined(turn.get(content_key))
     more = {name: one for name, one in turn.items() if name not in (role_key, content_key) and one is not None}
     if role == CALL:
@@ -286,7 +286,7 @@ def _turn(turn: Mapping[str, Any], mapping: ColumnMapping) -> tuple[dict[str, An
     weights = {name: more[name] for name in _WEIGHTS if name in more}
     for name, weight in weights.items():
         if weight not in (0, 1):
-            raise BadRow(f'a message\'s "{name}" is {weight!r:.40}: 0 and false, 1 and true are known')
+            raise BadRow(f'a message\'s "{name}" is {weight!r:.40}: only 0, 1, false and true are allowed')
     is_trained = role == "assistant" and all(weight == _WEIGHTS[name] for name, weight in weights.items())
     unread = {name for name, one in more.items() if name not in (*carried, *weights) and one not in ("", [], {})}
     if content is not None or "tool_calls" not in carried:
@@ -304,7 +304,7 @@ def _joined(content: object) -> object:
         if not isinstance(part, dict):
             raise BadRow(f"a part of a message's content is {type_name(part)}, not an object")
         if (kind := part.get("type") or "text") != "text":
-            raise BadRow(f'a message\'s content has a part of the type "{kind!s:.40}", but text alone is trained')
+            raise BadRow(f'a message\'s content has a part of the type "{kind!s:.40}", but only text is trained')
     return "".join(text_of(part, "text", "a part of a message's content") for part in content)
 
 
@@ -321,7 +321,7 @@ def _carried(more: Mapping[str, object], role: str) -> dict[str, object]:
     """The other keys of a turn that are used; empty ones count as missing."""
     for name in MEDIA:
         if more.get(name):
-            raise BadRow(f'a message has "{name}", but text alone is trained')
+            raise BadRow(f'a message has "{name}", but only text is trained')
     for name, (kind, of) in _CARRIED.items():
         if more.get(name) and role != of == "assistant":
             raise BadRow(f'a message of the role "{role}" has "{name}", which only answers have')

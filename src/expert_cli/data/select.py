@@ -186,7 +186,7 @@ class RowReader:
         row = to_row(raw.fields, self.columns, self.data.mapping, raw.where)
         if shown := self.data.schema_prompt:
             if not row.is_pair or [turn["role"] for turn in row.messages[-2:]] != ["user", "assistant"]:
-                raise BadRow("it does not end with one question and its answer, so no schema_prompt")
+                raise BadRow("schema_prompt needs a row that ends with a question and its answer")
             file = shown.file_named(row.database) if row.database else None
             row.given = row.input
             row.input = schema_prompt(shown, row.messages[-2]["content"], row.input, file, row.answer)

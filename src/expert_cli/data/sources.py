@@ -174,13 +174,15 @@ def _remote(spec: SourceSpec, reporter: Reporter, *, offline: bool) -> tuple[Rem
         data_sources.refuse_parts_of_a_file(str(spec), PurePosixPath(spec.path), split, spec.config)
         found, names = {"": info}, [""]
     elif not (found := folder.list()):
-        raise InputError(f"{folder}: no object has this name, and none lies below it", "Correct the URL.")
+        raise InputError(f"{folder}: no object has this name or begins with it", "Correct the URL.")
     elif pattern:
         names = _fitting(_matching(pattern[0], list(found)), spec, reporter)
     else:
         names = _split_of_folder(folder, list(found), spec, reporter)
     if not all(found[name].version for name in names):
-        raise InputError(f"{folder}: its storage tells no version of a file", "Fetch it, and name the local file.")
+        raise InputError(
+            f"{folder}: its storage does not report versions of files", "Download it, and name the local file."
+        )
     return tuple(RemoteFile(folder.url_of(name), found[name]) for name in names)
 
 
@@ -221,7 +223,7 @@ def _split_of_folder(
     files = splits.get(split) or next(alike, [])
     if absent := next((name for name in files if name not in there or not _holds_rows(name)), ""):
         told = f'the README says that the split "{split}" is in {absent[:80]}, which is not there, or no file of rows'
-        raise InputError(f"{where}: {told}", "Get the whole data set, or name one file of rows.")
+        raise InputError(f"{where}: {told}", "Download the complete data set, or name one file of rows.")
     if not files:
         others = ", ".join(f"{name} ({len(files)})" for name, files in splits.items() if files) or "no data file"
         told = f'{where}: no file holds the split "{split}"; there is: {others}'

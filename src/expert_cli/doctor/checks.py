@@ -108,7 +108,7 @@ def torch_build(machine: Machine, found: Driver) -> CheckResult:
 def gpus(usable: Sequence[Gpu], *, has_cards: bool) -> Iterator[CheckResult]:
     """Judge the GPUs that training may use, the preferred one first. has_cards: the driver reports some."""
     if not usable:
-        found = "none that training can use: it runs on the CPU, which suits small models and trials only"
+        found = "none that training can use: it runs on the CPU, which is enough for small models and trials only"
         chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
         fix = f"unset CUDA_VISIBLE_DEVICES, which is {chosen!r}" if has_cards and chosen is not None else ""
         yield CheckResult("GPU", "warn", found, fix)
@@ -143,7 +143,7 @@ def disk(name: str, path: Path, little: int) -> CheckResult:
     found = f"{path}: {size_text(free)} free"
     if free >= little:
         return CheckResult(name, "ok", found)
-    fix = f"make room: {size_text(little)} is little enough, or use a folder on another disk"
+    fix = f"free some space ({size_text(little)} are needed), or use a folder on another disk"
     return CheckResult(name, "fail" if free < little / 10 else "warn", found, fix)
 
 

@@ -43,8 +43,10 @@ def try_torch() -> str:
     for index in range(seen):
         block = torch.ones(256, 256, device=f"cuda:{index}")
         if (block @ block)[0, 0].item() != 256.0:
-            raise EnvironmentProblem(f"GPU {index} multiplies wrongly", "do not train on this GPU; test its memory")
-    place = f"multiplies on each of {seen} GPU(s)" if seen else f"computes on {torch.get_num_threads()} CPU threads"
+            raise EnvironmentProblem(
+                f"GPU {index} computes wrong products", "do not train on this GPU; test its memory"
+            )
+    place = f"computes on each of {seen} GPU(s)" if seen else f"computes on {torch.get_num_threads()} CPU threads"
     return f"{loaded}, {place}"
 
 
@@ -122,7 +124,7 @@ def try_compile() -> str:
     seconds = time.monotonic() - started
     block(plain).sum().backward()
     if not torch.allclose(plain.grad, compiled.grad, atol=1e-3):
-        raise EnvironmentProblem("compiles, but computes another gradient", 'leave "torch_compile": false')
+        raise EnvironmentProblem("compiles, but the gradient differs", 'leave "torch_compile": false')
     return f"works on {device.name}, forward and backward; a first compilation takes {seconds:.0f} s"
 
 

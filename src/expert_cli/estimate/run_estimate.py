@@ -81,7 +81,7 @@ def estimate_run(
     """
     if probing and plan.run.compute.fsdp:
         hint = "plan without it, or with fsdp=false"
-        raise InputError("--probe: with fsdp several processes train, the probe is one", hint)
+        raise InputError("--probe does not work with fsdp: it runs in one process", hint)
     process = psutil.Process().memory_info().rss + TRAINER_BYTES  # now, with the training libraries, before any data
     inputs = training_inputs(plan.run, report)
     plan = laid_out(plan, inputs, report)
@@ -139,5 +139,5 @@ def parse_price(text: str) -> float:
     """Parse the price of an hour: "2.50/h" or "2.50". Raises InputError."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)(?:/h)?", text)
     if match is None:
-        raise InputError(f"--price {text}: is not a price an hour", "write it like --price 2.50/h")
+        raise InputError(f"--price {text}: is not a price per hour", "write it like --price 2.50/h")
     return float(match[1])

@@ -175,7 +175,7 @@ def _parsing_case(audit: Audit) -> EvalCase | None:
 def _fault(audit: Audit, one: EvalCase | None, no_tables: Callable[[str], str], row: Row) -> str:
     """Return why an answer cannot be right, "" if it can. Raises Stopped where that cannot be told."""
     if not row.messages:
-        raise Stopped("parsed_only", "a whole text is not parted")
+        raise Stopped("parsed_only", "the answer in a whole text is not run")
     decoding, name = audit.plan.loaded.manifest.training.decoding, audit.verifier
     if name == "sql" and not (decoding and decoding.grammar_type == "sql-postgres"):
         databases = audit.plan.run.data.schema_prompt
@@ -187,12 +187,12 @@ def _fault(audit: Audit, one: EvalCase | None, no_tables: Callable[[str], str], 
             raise Stopped("parsed_only", "neither a database nor CREATE TABLE in the row")
         return fault
     if one is None:
-        raise Stopped("parsed_only", f"answers of {name or 'no verifier'} are only judged with a case")
+        raise Stopped("parsed_only", f"answers of {name or 'no verifier'} need a case to be judged")
     try:
         given = one.case.result_key(extract(row.answer, one.case.fences), one.file, TIMEOUT_S)
     except Stopped as stopped:
         if stopped.kind == "invalid" and name == "cypher" and "SyntaxError" not in stopped.detail:
-            raise Stopped("parsed_only", "graphqlite cannot run it, which says nothing of the query") from stopped
+            raise Stopped("parsed_only", "graphqlite cannot run it; the query may be right") from stopped
         if stopped.kind in ("refused", "timeout", "too_large"):
             raise
         return stopped.detail if stopped.kind == "invalid" else ""

@@ -44,10 +44,12 @@ class Server:
         """Check the address. Raises InputError for an invalid one, EnvironmentProblem for one that may not be used offline."""
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
-            raise InputError(f"{parts.scheme}://{parts.hostname}: no address of a server", "like http://HOST:PORT/v1")
+            raise InputError(
+                f"{parts.scheme}://{parts.hostname}: not the address of a server", "like http://HOST:PORT/v1"
+            )
         is_here = parts.hostname in ("localhost", "127.0.0.1", "::1")
         if not is_here and (reason := forbidden_by(asked=offline)):
-            raise EnvironmentProblem(f"{url} may not be asked: {reason}", "a server on this machine may be")
+            raise EnvironmentProblem(f"{url} must not be used: {reason}", "a server on this machine may be")
         path = parts.path.rstrip("/")
         self.takes_text = path.endswith("/completions") and not path.endswith("/chat/completions")
         self._at = parts._replace(path=path if path.endswith("/completions") else f"{path}/chat/completions").geturl()
@@ -67,7 +69,9 @@ class Server:
         if held and code in (400, 422):
             if self._takes_grammars:
                 self._takes_grammars = False
-                self.report.warning(f"{self._at} refuses a grammar, such answers are free text: {told}")
+                self.report.warning(
+                    f"{self._at} does not accept a grammar, so answers are generated without one: {told}"
+                )
             return self.said(asked, {})
         hint = f"is it there, is its key in {KEY}? No redirect is followed"
         raise EnvironmentProblem(f"{self._at} answered {code or 'nothing'}: {told}", hint)
@@ -103,7 +107,7 @@ def evaluate_served(
         from expert_cli.model.tokenizer import load_tokenizer  # imports torch
 
         if file is None:
-            raise InputError("/completions takes a prompt as text, by an adapter's tokenizer", "give --adapter")
+            raise InputError("/completions needs the prompt as text, from an adapter's tokenizer", "give --adapter")
         tokenizer = load_tokenizer(file.parent)
     first, separator = "" if file else plan.run.model.system_prompt or "", asked["input_separator"]
     system = [{"role": "system", "content": first}] if first else []

@@ -201,7 +201,9 @@ def compare_with(path: Path, found: Evaluation, max_drop: float, report: Reporte
         raise InputError(f"{path}: none of its cases is evaluated here", "give an evaluation of the same cases")
     for judged, row in both:
         if row.get("case") != judged.row.digest:
-            raise InputError(f"{judged.row.where}: case {judged.row.id!r} is not that of {path}", "evaluate it again")
+            raise InputError(
+                f"{judged.row.where}: case {judged.row.id!r} differs from the one in {path}", "evaluate it again"
+            )
     here, there = len(found.answers) - len(both), len(old) - len(both)
     if here or there:
         report.warning(f"not compared: {here} cases that only this evaluation has, {there} that only the other has")

@@ -66,7 +66,7 @@ class Chat:
         grammar = self.settings.grammar
         held = grammar_for(grammar, question) if grammar else None
         if grammar and held is None:
-            self.report.warning("no schema can be read from what was asked: nothing holds the answer to it")
+            self.report.warning("no schema can be read from the question: it is answered without a grammar")
         return Request(self.expert.renderer.encode_messages(messages), held, self.settings.seed)
 
     def _pieces(self, messages: Sequence[dict[str, str]]) -> Iterator[str]:
@@ -90,7 +90,7 @@ def open_chat(
     form = trained.plan.run.data.schema_prompt
     if form is None and database is not None:
         hint = "give the tables as the input; or train with training.dataset.schema_prompt"
-        raise InputError(f"{database}: the expert was not trained to be shown databases", hint)
+        raise InputError(f"{database}: the expert was not trained with schema_prompt", hint)
 
     def shown(prompt: str, input_: str = "") -> str:
         if form is None or (database is None and not CREATE.search(input_)):

@@ -127,7 +127,7 @@ def read_decoding(file: Path) -> GenerationConfig:
         return TypeAdapter(GenerationConfig).validate_json(json.dumps(told), strict=True)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:  # pydantic's is a ValueError
         told = f"{file}, {beside.name}: {shortened(' '.join(str(error).split()), 200)}"
-        raise InputError(told, "take both files away: the manifest says how the expert is asked, too") from error
+        raise InputError(told, "delete both files: the manifest also says how the expert is asked") from error
 
 
 def decoding_for(trained: TrainedAdapter) -> GenerationConfig:

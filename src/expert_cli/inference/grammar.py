@@ -48,7 +48,9 @@ class Held:
 def grammar_for(grammar: Grammar, question: str, json_schema: Mapping[str, Any] | None = None) -> Held | None:
     """Return what holds the answer to a question; None if it shows no schema. Raises EnvironmentProblem without llguidance."""
     if find_spec("llguidance") is None:
-        raise EnvironmentProblem("answers are held to a grammar by llguidance", 'pip install "expert-cli[evaluate]"')
+        raise EnvironmentProblem(
+            "llguidance, which holds answers to a grammar, is not installed", 'pip install "expert-cli[evaluate]"'
+        )
     from llguidance import LLMatcher
 
     if grammar.type in ("json", "json-schema"):

@@ -62,7 +62,7 @@ def find_datasets(experts: Path, hub: Path, arrow: Path, report: Reporter, key: 
             data = resolve_sources(loaded, Settings(written.dataset), root, None, None, evaluates=False)
             sources = *data.train, *data.validation, *test_sources(loaded, root)
         except ExpertError as error:
-            report.warning(f"{error}; what this manifest names is not known")
+            report.warning(f"{error}; the data of this manifest is not known")
             continue
         for source in sources:
             named[source.kind, (*source.tried, source.path)[0]].add(expert)

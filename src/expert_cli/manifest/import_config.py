@@ -26,6 +26,8 @@ from expert_cli.utils.text import shortened
 
 _MODEL = {"base_model": "axolotl", "model_name_or_path": "TRL"}
 """The keys that name the base model in each program's configurations."""
+_ADAPTER = {"base_model": "adapter", "model_name_or_path": "use_peft"}
+"""The keys without which each program trains all weights."""
 _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?[eE][+-]?\d+")
 _NOTHING: tuple[Any, ...] = (None, False, "", [], {})
 BASE: Path_ = ("base_models", 0)
@@ -94,6 +96,8 @@ def import_config(file: Path, home: Path) -> Imported:
     blocks: dict[Path_, dict[str, Any]] = {block: {} for block in _BLOCKS}
     blocks[BASE] = {"name": _place(str(told.pop(model)), file, home), "quantization": "none"}
     carried, lost = {model: "name"}, list[NotCarried]()
+    if not told.get(switch := _ADAPTER[model]):
+        lost.append(NotCarried(switch, "not set: all weights", "a LoRA adapter is trained instead"))
     keys: list[tuple[str, str, Any, Sequence[Path_]]] = []
     for where, entries in _data_sets(told).items():
         name = {"datasets": "path", "test_datasets": "validation_path"}[where]

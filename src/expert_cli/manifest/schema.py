@@ -93,14 +93,16 @@ class Base(Strict):
     """Short name for `--base-model`."""
     sha256: str | None = key(None, "the weights file is verified against it")
     """SHA-256 of the weights file; verified, unless it is a placeholder."""
-    quantization: Quantization | None = key("int4", "how base weights are held", why="a quarter of the memory")
+    quantization: Quantization | None = key(
+        "int4", "format of the base weights in memory", why="a quarter of bf16's memory"
+    )
     """How the base weights are held in memory; int4 is NF4."""
     rope_scaling: str | dict[str, Any] | None = key(None, "passed to the model's configuration")
     """RoPE scaling in a form of transformers; any other value is information."""
     prompt_template: Literal[TEMPLATES] | None = key(  # type: ignore[valid-type]
         None,
-        "how prompts are written; rows of whole documents stay as they are",
-        why="the tokenizer's own chat template, which the model knows; alpaca where it has none",
+        "the template of prompts; whole texts stay as they are",
+        why="the tokenizer's own chat template, which the model knows, or alpaca if it has none",
     )
     """Prompt template; default: the tokenizer's own chat template."""
     adapters: list[Adapter] | None = None
@@ -116,7 +118,7 @@ class Base(Strict):
         return kind if isinstance(kind, str) and kind in ROPE_NUMBERS else ""
 
 
-_DRAWN = always(applied("used where answers are drawn, and written by export"))
+_DRAWN = always(applied("used when answers are drawn, and written by export"))
 
 
 class Decoding(Loose):
@@ -130,17 +132,17 @@ class Decoding(Loose):
     """Sampling from the k likeliest tokens."""
     min_p: Annotated[float, Field(ge=0, le=1)] | None = _DRAWN
     """Sampling from tokens above this share of the likeliest."""
-    num_beams: Positive | None = always(applied("beam search, where answers are not drawn"))
+    num_beams: Positive | None = always(applied("beam search, when answers are not drawn"))
     """Number of beams in beam search. Default, or 1: greedy decoding. With beams a grammar costs fewer right answers, because
     another beam can replace one that the grammar blocks. Samples (`--samples`) use no beams."""
-    stop_sequences: list[str] | None = always(applied("end answers, and their generation"))
+    stop_sequences: list[str] | None = always(applied("end an answer"))
     """Texts that end an answer; they are cut off."""
-    use_grammar: bool | None = key(None, "holds answers to {keys[grammar_type]}", off="answers are free text")
+    use_grammar: bool | None = key(None, "answers follow the grammar {keys[grammar_type]}", off="answers are free text")
     """Hold answers to the grammar `grammar_type`."""
-    grammar_type: str | None = key(None, "what answers are held to")
+    grammar_type: str | None = key(None, "the grammar of answers")
     """The grammar: `json`, `json-schema` (JSON by a schema), `sql` (SQLite's), `sql-postgres`, `cypher`. Tables, columns,
     labels and properties must be those of the prompt's schema. Any other value: no grammar."""
-    json_schema: dict[str, Any] | None = key(None, "holds answers to it, where a case brings no schema of its own")
+    json_schema: dict[str, Any] | None = key(None, "answers follow it, unless a case has its own schema")
     """JSON Schema of answers for `json` and `json-schema`; a test case's own takes precedence. Without either: any JSON."""
     validation: str | None = always(RUNTIME)
     """Information for the runtime."""
@@ -155,7 +157,7 @@ class Training(Loose):
     """Which rows train the expert."""
     config: TrainingConfig = Field(default_factory=TrainingConfig)
     """How it is trained; every key of it has a default."""
-    decoding: Decoding | None = always(informational("for generation; no part of training"))
+    decoding: Decoding | None = always(informational("for generation; not used in training"))
     """How answers are generated; it has no effect on training."""
     rft: Rft | None = None
     """Rejection-sampling fine-tuning, for `method` rft."""
@@ -180,15 +182,15 @@ class Training(Loose):
 class EvaluationBlock(Loose):
     """`evaluation`: how a run is judged while it trains and at its end; other keys are information, such as earlier results."""
 
-    every_steps: Positive | None = key(None, "an evaluation every {} steps, in which cases are answered")
+    every_steps: Positive | None = key(None, "cases are answered every {} steps")
     """Steps between two evaluations in which the expert answers cases, which are judged; one more follows the last step."""
-    sample: Positive | None = key(24, "{} cases are answered in each", why="few enough that training hardly waits")
+    sample: Positive | None = key(24, "{} cases are answered each time", why="few enough not to delay training much")
     """Number of cases of `tests/cases.jsonl` answered in each of these evaluations, spread over the file."""
     sample_answers: NotNegative | None = key(
         3,
         "train answers {} prompts before and after training",
         off="no prompt is answered before and after training",
-        why="enough to see whether it answers at all, in seconds",
+        why="enough to see in seconds whether it answers at all",
     )
     """Number of prompts that `train` answers before and after training, in one batch, with at most 64 tokens each: cases of
     `tests/cases.jsonl`, drawn by the seed, whose answers are judged. 0: none."""
@@ -197,11 +199,11 @@ class EvaluationBlock(Loose):
 class Manifest(Loose):
     """A manifest as it was written."""
 
-    name: Name = Field(json_schema_extra=Key(always=applied("names the expert")))
+    name: Name = Field(json_schema_extra=Key(always=applied("name of the expert")))
     """Name of the expert."""
     version: Any = always(CARD)
     """Version of the expert."""
-    schema_version: Literal["1.0", "2.0"] | None = always(applied("says how the file is read"))
+    schema_version: Literal["1.0", "2.0"] | None = always(applied("version of the format"))
     """Version of this format; default 1.0."""
     description: Any = always(CARD)
     """What the expert does."""

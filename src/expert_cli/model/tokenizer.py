@@ -92,7 +92,7 @@ def _turn_end(folder: Path, hf: PreTrainedTokenizerFast) -> int | None:
         text = str(hf.apply_chat_template(conversation, tokenize=False, enable_thinking=False))
     except Exception as error:  # a template may raise anything
         told = f"{folder}: the chat template refuses a conversation of user, assistant: {first_line(error)}"
-        raise InputError(told, "Mend its chat template, or use another base model") from error
+        raise InputError(told, "Correct its chat template, or use another base model") from error
     tail, backend = text.rpartition(_PROBE)[2], hf.backend_tokenizer
     control = backend.get_added_tokens_decoder()
     return next((token for token in backend.encode(tail, add_special_tokens=False).ids if token in control), None)

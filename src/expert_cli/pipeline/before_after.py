@@ -31,7 +31,7 @@ def choose(plan: Plan, report: Reporter, options: RunOptions) -> list[EvalCase]:
         drawn = drawn_cases(plan, plan.run.sample_answers)
         check_gradable(drawn, report, options.permissions)
     except (InputError, EnvironmentProblem) as error:
-        report.warning(f"no case is asked after training: {error.message}; {error.hint}")
+        report.warning(f"cases are not asked after training: {error.message}; {error.hint}")
         return []
     return drawn
 

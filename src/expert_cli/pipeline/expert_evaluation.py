@@ -42,7 +42,7 @@ def evaluate_expert(asked: Any, report: Reporter) -> Evaluation:
     device, longest = plan.run.compute.device, asked.max_new_tokens
     settings = generation_config(decoding, longest, asked.batch_size, samples=asked.samples, device=device)
     if settings.samples:
-        report.info(f"{settings.samples} answers a case, drawn at temperature {settings.temperature:g}")
+        report.info(f"{settings.samples} answers to each case, drawn at temperature {settings.temperature:g}")
     cases = of_cases.cases_of(plan, asked.cases, asked.limit)
     run = (trained.origin.run or trained.origin.adapter) if trained else None
     place = asked.output or (run / ("served.json" if asked.endpoint else "evaluation.json") if run else None)
@@ -112,7 +112,9 @@ def leave(found: Evaluation, trained: TrainedAdapter | None, output: Path | None
         return found
     own = trained.plan.own_cases
     if document["limit"] is not None or (own.is_file() and own.resolve() != Path(document["cases_file"])):
-        report.info("not the expert's own cases, or not all: evaluation.json, model card and report stay as they are")
+        report.info(
+            "evaluation.json, model card and report are not updated: these are not all of the expert's own cases"
+        )
         return found
     adapter, run = trained.origin.adapter, trained.origin.run
     if (card := adapter / "README.md").is_file():

@@ -54,10 +54,10 @@ def measure(
     """Return the value under "forgetting" of `train --json`, also written into the card; None without a finite loss."""
     if not texts:
         return None
-    report.info(f"reading   {plural(len(texts), 'neutral text')}, without the adapter and with it")
+    report.info(f"reading   {plural(len(texts), 'neutral text')} with and without the adapter")
     before, after = losses(model, tokenizer, texts)
     if not all(map(math.isfinite, (*before, *after))):
-        report.warning("what was forgotten is not known: the loss on neutral texts is not finite")
+        report.warning("forgetting is not known: the loss on neutral texts is not finite")
         return None
     rose = mean_of([new - old for old, new in zip(before, after, strict=True)])
     found: dict[str, Any] = {"texts": len(texts), "loss_before": fmean(before), "loss_after": fmean(after)}

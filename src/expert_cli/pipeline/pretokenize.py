@@ -46,7 +46,7 @@ def store_for(
     """
     foreign = foreign_store(run.store)
     if foreign is not None and trusting:
-        report.warning(f"{foreign} was made by another program; nothing tells whether it fits this data")
+        report.warning(f"{foreign} was made by another program; whether it fits this data is not known")
         return convert_foreign_store(foreign, run.store, inputs, report, expert=run.expert)
     if foreign is not None:
         report.warning(f"{foreign} was made by another program and is not used; --trust-store uses it")
@@ -87,7 +87,7 @@ def _look_up(run: RunConfig, key: StoreKey) -> StoreState:
     place = StoredFolder(run.store_url) / key.name
     if run.data.offline:  # a variable of the hub's client does not affect a cluster's own storage
         told = "Leave --offline out, or name a folder of token stores."
-        raise EnvironmentProblem(f"{place}: is not looked at: --offline is given", told)
+        raise EnvironmentProblem(f"{place}: not read, because of --offline", told)
     return look_up(place, key)[0]
 
 
@@ -163,7 +163,7 @@ def own_cases(run: RunConfig, report: Reporter) -> list[bytes]:
         cases = [case for *_, case in json_objects(run.own_cases)] if run.own_cases.is_file() else []
         return [asked_hash(text_of(case, "prompt"), optional_text(case, "input")) for case in cases]
     except (InputError, BadRow) as error:
-        report.warning(f"{run.own_cases}: cases are not looked for in the training rows: {error}")
+        report.warning(f"{run.own_cases}: cases were not compared with the training rows: {error}")
         return []
 
 
@@ -172,7 +172,7 @@ def tell_overlap(stats: Mapping[str, Any], report: Reporter) -> None:
     for of, told in stats["train"].get("overlap", {}).items():
         if told["same"]:
             count = f"{told['same']:,} of {told['rows']:,} {'validation rows' if of == 'validation' else of}"
-            report.warning(f"{count} stand in the training rows, too; {_REMEDIES[of]}")
+            report.warning(f"{count} also occur in the training rows; {_REMEDIES[of]}")
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ def remote_run(run: RunConfig, options: RunOptions, report: Reporter) -> Iterato
     """Download an existing run to continue it; yield a function that uploads changes. At the end everything is uploaded."""
     names, folder, done = [*(storage := StoredFolder(options.stored_at)).list()], run.output, dict[str, list[int]]()
     if {*names} - BEFORE_IT_BEGAN and not (options.resume and "log.txt" in names):
-        raise RunLocked(f"{storage} holds something already", "go on with a run: --resume auto; or give another URL")
+        raise RunLocked(f"{storage} is not empty", "continue its run: --resume auto; or give another URL")
     if names and (not (here := _files_of(folder)) or _how_far(here) < _how_far(names)):
         report.info(f"fetching  {storage}")
         with folder_beside(folder) as fresh:
@@ -55,7 +55,9 @@ def remote_run(run: RunConfig, options: RunOptions, report: Reporter) -> Iterato
             problem = ""
         except Exception as error:  # noqa: BLE001  whatever a storage's client raises, training goes on
             problem = f"not all of it is at {storage}: {first_line(error)}"
-            report.warning(f"{problem}; it is in {folder}, and is put with the next checkpoint, or by --resume auto")
+            report.warning(
+                f"{problem}; it is in {folder}, and is uploaded with the next checkpoint or by --resume auto"
+            )
 
     with ThreadPoolExecutor(1) as pool:
         try:
@@ -63,7 +65,9 @@ def remote_run(run: RunConfig, options: RunOptions, report: Reporter) -> Iterato
         finally:
             pool.submit(put, all_is_written=True).result()
     if problem:
-        raise EnvironmentProblem(f"the run is done, but {problem}", "the same command with --resume auto puts the rest")
+        raise EnvironmentProblem(
+            f"the run is done, but {problem}", "the same command with --resume auto uploads the rest"
+        )
 
 
 def _whole(names: Iterable[str]) -> dict[str, int]:

@@ -60,7 +60,7 @@ def train_in_rounds(work: Work, train_one: Callable[[Work], RunResult]) -> RunRe
     plan, report, options, processes = work.plan, work.report, work.options, work.job.num_processes
     started, run, settings, paths = time.monotonic(), plan.run, plan.run.rft, RunPaths(plan.run.output)
     if settings is None or processes > 1:
-        raise InputError(f"method rft: rounds are made by one process, not by {processes}", "start one")
+        raise InputError(f"method rft runs in one process, not in {processes}", "start one")
     if options.max_forget is not None:
         raise InputError("--max-forget does not go with method rft: no round measures it", "train with method sft")
     if options.resume not in ("", AUTO):
@@ -98,7 +98,7 @@ def _run_of(adapter: Path) -> Path:
     origin = find_adapter(adapter)
     if origin.run is None or not origin.sealed:
         raise InputError(
-            f"{adapter}: is not the adapter of a complete run", "rounds begin with one: --from RUN_DIRECTORY"
+            f"{adapter}: is not the adapter of a complete run", "rounds start from one: --from RUN_DIRECTORY"
         )
     return origin.run
 
@@ -162,7 +162,7 @@ def require_apart(prompts: Cases, others: Cases, name: str) -> None:
     here, there = ({asked_hash(one.prompt, one.asked[1]): one.where for one in side} for side in (prompts, others))
     if both := {where: there[asked] for asked, where in here.items() if asked in there}:
         told = f"{len(both)} of {len(prompts)} prompts are {name}, too: {' asks what '.join(next(iter(both.items())))} asks"
-        raise InputError(told, "an evaluation must not ask what is trained: take them out")
+        raise InputError(told, "remove them: evaluation cases must not be trained")
 
 
 def row_of(case: EvalCase, answer: str, sample: int | str, template: Template) -> dict[str, Any]:

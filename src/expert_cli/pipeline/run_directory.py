@@ -59,7 +59,7 @@ def begin_run(work: Work) -> None:
     if contents(output) and not options.resume:
         aside = output.with_name(f"{output.name}.{datetime.now():%Y%m%d-%H%M%S-%f}")
         output.rename(aside)
-        work.report.info(f"the run that lay there is now {aside}")
+        work.report.info(f"moved the existing run to {aside}")
     output.mkdir(parents=True, exist_ok=True)
     paths.complete.unlink(missing_ok=True)  # a continued run has not ended
     work.status.begin()

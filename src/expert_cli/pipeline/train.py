@@ -243,9 +243,7 @@ def _model(
     trainable = sum(p.numel() for p in model.parameters() if p.requires_grad)
     report.info(f"model     {inputs.source.name}: {trainable:,} trainable parameters in a {run.adapter.type} adapter")
     if experts := fused_experts(base):
-        report.warning(
-            f"{', '.join(experts)}: weights of several experts at once are no linear layers, no adapter is on them"
-        )
+        report.warning(f"{', '.join(experts)}: experts whose weights are one tensor get no adapter")
     if rows.line:
         report.info(f"tokens    {rows.line}")
     if rows.missing:

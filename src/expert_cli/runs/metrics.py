@@ -141,7 +141,7 @@ def require_run(folder: Path) -> RunPaths:
     """Return the paths of a run directory. Raises InputError for a missing folder, or one without a run."""
     paths = RunPaths(folder.resolve())
     if not folder.is_dir():
-        raise InputError(f"{folder}: no such folder", "name the folder of a run: what `train --output` was given")
+        raise InputError(f"{folder}: no such folder", "name the folder of a run (train --output)")
     if not any(path.is_file() for path in (paths.run_json, paths.metrics, paths.status)):
         told = f"{folder}: holds neither run.json nor metrics.jsonl nor status.json"
         raise InputError(told, "name the folder of a run")

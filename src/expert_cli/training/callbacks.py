@@ -219,7 +219,7 @@ class MetricsCallback(TrainerCallback):
         if spilled and not self._told:
             self._told = True
             self.warning(
-                f"{spilled:,.0f} MB of GPU memory lie in the host's memory, where every step waits for them: lower "
+                f"{spilled:,.0f} MB of GPU memory were moved to the host's memory, which slows every step: lower "
                 "batch_size, or set gradient_checkpointing: true"
             )
         return {

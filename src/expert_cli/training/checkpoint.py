@@ -109,7 +109,7 @@ def write(folder: Path, step: int, parts: CheckpointState) -> None:
 def read(path: Path) -> CheckpointState:
     """Verify a checkpoint and return its contents, with tensors on the CPU. Raises IntegrityError."""
     if damage := _damage(path):
-        raise IntegrityError(f"{path} is damaged: {damage}", "go on from another checkpoint: --resume PATH")
+        raise IntegrityError(f"{path} is damaged: {damage}", "resume from another checkpoint: --resume PATH")
     config, state, trainer_state = (
         parse_json((path / name).read_bytes()) for name in (ADAPTER_CONFIG, STATE, TRAINER_STATE_NAME)
     )
@@ -201,10 +201,10 @@ def find_checkpoint(
     if wanted == AUTO:
         path, damaged = latest_valid(folder)
         for line in damaged:
-            report.warning(f"{line}; the one before it is used")
+            report.warning(f"{line}; using the one before it")
         if path is None:
             require_keys(drift, identity)
-            report.info("no checkpoint to go on from: training starts")
+            report.info("no checkpoint to resume from: training starts")
             return None
     else:
         path = Path(wanted)

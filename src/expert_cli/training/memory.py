@@ -42,7 +42,7 @@ def fit_memory(trainer: ExpertTrainer, run: RunConfig, report: Reporter) -> None
         elif recompute(trainer, run):
             what = "gradient checkpointing on"
         elif all_reduce_any(restore_packed(trainer.model) > 0)[0]:
-            what = "the unpacked copy of the 4-bit weights is given back"
+            what = "the dequantized copy of the 4-bit weights is dropped"
         else:
             raise TrainingFailed(says, "lower max_seq_length, or choose a smaller base model")
         trainer.adjusted.append(what)

@@ -44,7 +44,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 def require_new_file(option: str, path: Path) -> None:
     """Raise InputError if the place that an option names exists: it is never overwritten."""
     if path.exists():
-        raise InputError(f"{option} {path}: something is there already", "give another name, or remove it")
+        raise InputError(f"{option} {path}: it exists already", "give another name, or remove it")
 
 
 def require_no_folder(option: str, file: Path | None) -> None:

@@ -96,7 +96,7 @@ def test_finding_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("LOCALAPPDATA", str(tmp_path / "cache"))
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    with pytest.raises(EnvironmentProblem, match="no training runs"):
+    with pytest.raises(EnvironmentProblem, match="no training run"):
         monitor.find_run(None)
     with pytest.raises(InputError, match="no such folder"):
         monitor.find_run(tmp_path / "none")

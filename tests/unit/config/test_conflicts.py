@@ -25,8 +25,8 @@ REFUSED: list[tuple[str, str, dict[str, Any]]] = [
     ("config.fp16", "fp16 and bf16 are both true", {"config": {"fp16": True, "bf16": True}}),
     ("config.lr_scheduler_kwargs", "num_cycles",
      {"config": {"lr_scheduler": "linear", "lr_scheduler_kwargs": {"num_cycles": 3}}}),
-    ("config.lr_scheduler", "greedy goes by evaluations", {"config": {"lr_scheduler": "greedy"}}),
-    ("config.eval_strategy", '"no" leaves load_best_model_at_end', {"config": {**BEST, "eval_strategy": "no"}}),
+    ("config.lr_scheduler", "greedy needs evaluations", {"config": {"lr_scheduler": "greedy"}}),
+    ("config.eval_strategy", 'with "no", load_best_model_at_end', {"config": {**BEST, "eval_strategy": "no"}}),
     ("config.greater_is_better", "would choose the worst by metric_for_best_model eval_loss",
      {"config": {**BEST, "greater_is_better": True}}),
     ("config.greater_is_better", "would choose the worst by metric_for_best_model execution_accuracy",
@@ -37,7 +37,7 @@ REFUSED: list[tuple[str, str, dict[str, Any]]] = [
      {"config": {"chat_template_path": "manifest.json"}, "base": {"prompt_template": "alpaca"}}),  # any file
     ("config.fsdp", "quantization int8", {"config": {"fsdp": True}, "base": {"quantization": "int8"}}),
     ("config.fsdp", "with evaluation.every_steps", {"config": {"fsdp": True}, "evaluation": {"every_steps": 5}}),
-    ("config.fsdp", "does not go with method rft", {"config": {"fsdp": True, "method": "rft"}, "rft": PROMPTS}),
+    ("config.fsdp", "does not work with method rft", {"config": {"fsdp": True, "method": "rft"}, "rft": PROMPTS}),
     ("dataset.type", "tasks", {"dataset": {"type": "single", "tasks": {"a": {"train": "a.jsonl"}}}}),
     ("dataset.text_field", "field_mapping.text", {"dataset": {"text_field": "a", "field_mapping": {"text": "b"}}}),
     ("dataset.field_mapping.messages", "response", {"dataset": {"field_mapping": {"messages": "a", "response": "b"}}}),
@@ -120,7 +120,7 @@ NO_GRAMMAR = "answers are free text; one of json, json-schema, sql, sql-postgres
 DOUBTED: list[tuple[dict[str, Any], dict[str, str]]] = [
     ({"use_grammar": True, "grammar_type": "sql-postgres"}, {}),
     ({"use_grammar": False, "grammar_type": "lark"}, {}),
-    ({"use_grammar": True, "grammar_type": "lark"}, {"grammar_type": "nothing here holds answers to lark"}),
+    ({"use_grammar": True, "grammar_type": "lark"}, {"grammar_type": "lark is not a grammar of this tool"}),
     ({"use_grammar": True}, {"use_grammar": "grammar_type is not written"}),
 ]
 

@@ -98,8 +98,8 @@ def test_weights_that_are_shared_out_are_not_unpacked_and_no_step_is_tried(tmp_p
 OPTIONS = {
     "seed": (Overrides(seed=2**32), r"--seed 4294967296: must be less than 4294967296"),
     "no epochs": (Overrides(epochs=float("nan")), r"--epochs nan: must be a number"),
-    "no base model": (Overrides(base_model=""), '--base-model "" is no name'),
-    "a base model that is no text": (Overrides(base_model="a\udcff"), '--base-model "a\udcff" is no name'),
+    "no base model": (Overrides(base_model=""), '--base-model "" is not the name'),
+    "a base model that is no text": (Overrides(base_model="a\udcff"), '--base-model "a\udcff" is not the name'),
     "an adapter that is no text": (Overrides(init_adapter=Path("a\udcff")), "--from .*must be text"),
 }
 
@@ -114,7 +114,7 @@ def test_a_name_that_fits_two_base_models_is_asked_for_in_full(tmp_path: Path) -
     manifest = manifests.small()
     manifest["base_models"] += [{"name": "other/Qwen3-0.6B"}, {"name": "org/third", "alias": "other/qwen3-0.6b2"}]
     loaded = load_manifest(manifests.write(tmp_path, manifest))
-    with pytest.raises(InputError, match=r"fits 2 base models: Qwen/Qwen3-0\.6B, other/Qwen3-0\.6B"):
+    with pytest.raises(InputError, match=r"matches 2 base models: Qwen/Qwen3-0\.6B, other/Qwen3-0\.6B"):
         manifests.resolve(loaded, CPU, Overrides(base_model="qwen3-0.6b"))
     assert manifests.resolve(loaded, CPU, Overrides(base_model="OTHER/qwen3-0.6b")).model.name == "other/Qwen3-0.6B"
 

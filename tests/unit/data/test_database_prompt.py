@@ -158,7 +158,7 @@ def test_a_reference_that_names_no_columns_is_to_the_primary_key_in_its_order() 
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("no tables", "no CREATE TABLE stands in the input"),
+        ("no tables", "the input has no CREATE TABLE"),
         ("CREATE TABLE a (", "SQLite refuses"),
         ("CREATE TABLE a AS SELECT 1 AS b", "SQLite refuses"),
     ],

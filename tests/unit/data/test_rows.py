@@ -136,21 +136,21 @@ U, A = turn("user", "u"), turn("assistant", "a")
         ([{"from": "human", "value": "u"}, {"from": "function_call", "value": "f(1)"}], '"function_call" is not JSON'),
         (
             [turn("user") | {"content": [{"type": "image_url", "image_url": {"url": "x"}}]}],
-            'a message\'s content has a part of the type "image_url", but text alone is trained',
+            'a message\'s content has a part of the type "image_url", but only text is trained',
         ),
         ([U, A | {"content": [{"type": None, "text": "a"}]}], [U, A]),
         (
             [turn("user") | {"content": [{"type": 1}]}],
-            'a message\'s content has a part of the type "1", but text alone is trained',
+            'a message\'s content has a part of the type "1", but only text is trained',
         ),
         (
             [U, turn("assistant", tool_calls=[{"name": "f", "arguments": {"a": nan}}])],
-            "a message holds what JSON cannot",
+            "a message contains a value that JSON cannot represent",
         ),
         (["hi"], "a message is text, not an object"),
         (
             [turn("narrator", "1")],
-            'a message has the role "narrator", which is none here; "field_mapping.roles" says whose turns these are',
+            'a message has the role "narrator", which is none here; name its meaning in "field_mapping.roles"',
         ),
         ([U, turn("assistant", " ")], "the last assistant turn is empty"),
         ([U, {**A, "weight": 0}], "no assistant turn is to be trained"),
@@ -177,13 +177,13 @@ def test_a_conversation_ends_with_its_last_answer(turns: Any, expected: list[dic
         ({"content": "a", "reasoning_content": "R"}, {**A, "reasoning_content": "R"}, True),
         ({"content": None, "tool_calls": [CALL]}, turn("assistant", tool_calls=[CALL]), True),
         ({"content": "a", "value": "a", "from": "gpt"}, A, True),
-        ({"content": "a", "weight": 0.5}, 'a message\'s "weight" is 0.5: 0 and false, 1 and true are known', None),
-        ({"content": "a", "images": ["x.png"]}, 'a message has "images", but text alone is trained', None),
+        ({"content": "a", "weight": 0.5}, 'a message\'s "weight" is 0.5: only 0, 1, false and true are allowed', None),
+        ({"content": "a", "images": ["x.png"]}, 'a message has "images", but only text is trained', None),
         ({"function_calls": "f()"}, "a message's content (beside function_calls, which nothing reads) is null", None),
         ({"content": "a", "tool_calls": "f()"}, 'a message\'s "tool_calls" is text', None),
         ({"content": "a", "tool_calls": [{}]}, 'a message\'s "tool_calls" is not a list of calls with names', None),
         ({"content": "a", "reasoning_content": ["R"]}, 'a message\'s "reasoning_content" is a list', None),
-        ({"content": "a", "reasoning_content": "\ud800"}, "a message holds what JSON cannot", None),
+        ({"content": "a", "reasoning_content": "\ud800"}, "a message contains a value that JSON cannot represent", None),
     ],
 )  # fmt: skip
 def test_what_an_answer_has_beside_its_content(
@@ -311,7 +311,7 @@ def test_what_a_row_asks() -> None:
 
 @pytest.mark.parametrize("name", ["image", "audio"])
 def test_a_row_with_a_picture_or_a_sound_is_bad_and_one_without_is_read(name: str) -> None:
-    assert conversation([U, A], **{name: "boat.png"}) == f'"{name}" is there, but text alone is trained'
+    assert conversation([U, A], **{name: "boat.png"}) == f'"{name}" is not empty, but only text is trained'
     for nothing in (None, "", [], {}):
         assert conversation([U, A], **{name: nothing}).answer == "a"
 

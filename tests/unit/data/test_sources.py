@@ -175,7 +175,7 @@ def test_a_url_names_objects_unread(bucket: str, s3_server: S3Server, monkeypatc
     (file,) = located(f"{bucket}/rows.jsonl", offline=False).files
     assert [line for line in s3_server.door.requests if line.startswith("GET") and "list-type" not in line] == []
     assert content_of(file, sha256_of) == "00594fd4f42ba43fc1ca0427a0576295 1"  # S3's ETag of the byte 0xff; its size
-    with pytest.raises(InputError, match=r"none\.jsonl: no object has this name, and none lies below it"):
+    with pytest.raises(InputError, match=r"none\.jsonl: no object has this name or begins with it"):
         located(f"{bucket}/none.jsonl", offline=False)
 
 

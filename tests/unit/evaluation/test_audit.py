@@ -55,7 +55,7 @@ def test_rows_of_every_form(tmp_path: Path, form: Callable[[str, str], dict[str,
     lines.pop("near_duplicate", None)
     if form is FORMS["whole texts"]:
         assert lines == {"duplicate": [8], "case_fails": [2]}
-        assert "20 (parsed_only: a whole text is not parted)" in found.not_checked["does_not_run"]
+        assert "20 (parsed_only: the answer in a whole text is not run)" in found.not_checked["does_not_run"]
         return
     assert lines == {"does_not_run": [4], "contradiction": [5, 6], "duplicate": [8], "case_fails": [2]}
     assert (found.errors, found.as_json()["rows"], found.not_checked) == (4, 20, {})
@@ -125,7 +125,7 @@ def test_other_answers_are_given_to_a_case(tmp_path: Path) -> None:
     found, lines = audited(tmp_path, programs, [program])
     assert (lines, [*found.not_checked]) == ({"does_not_run": [3]}, ["case_fails"])
     found, lines = audited(tmp_path, programs, [{"verifier": "regex", "prompt": "?", "pattern": ".*"}])
-    assert "3 (parsed_only: answers of regex are only judged with a case)" in found.not_checked["does_not_run"]
+    assert "3 (parsed_only: answers of regex need a case to be judged)" in found.not_checked["does_not_run"]
 
 
 def test_lengths_are_those_of_the_answer_in_tokens(tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_near_duplicates_are_those_of_all_pairs() -> None:
 
 
 def test_wrong_input(tmp_path: Path) -> None:
-    wrong = {"limit 0: must be at least 1": {"limit": 0}, "verifier cobol: there is none": {"verifier": "cobol"}}
+    wrong = {"limit 0: must be at least 1": {"limit": 0}, "verifier cobol: no such verifier": {"verifier": "cobol"}}
     for told, more in wrong.items():
         with pytest.raises(InputError, match=told):
             audited(tmp_path, rows_of("1"), [], **more)

@@ -94,6 +94,6 @@ def test_a_faulty_expected_query_is_named_with_its_line(tmp_path: Path) -> None:
 
 def test_a_missing_judge_of_programs_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(child_process, "has_package", lambda package: package != "deno")
-    with pytest.raises(EnvironmentProblem, match="the package deno is missing") as raised:
+    with pytest.raises(EnvironmentProblem, match="the package deno, which runs answers, is not installed") as raised:
         check_gradable(cases(tmp_path, JSON, PROGRAM), NullReporter())
     assert raised.value.hint == 'pip install "expert-cli[evaluate]"'

@@ -110,7 +110,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
         lambda: api.evaluate(answers=tmp_path / "none.jsonl", write_pairs=tmp_path / "pairs.jsonl"),
     ]
     for refused in refusals:
-        with pytest.raises(InputError, match="something is there already"):
+        with pytest.raises(InputError, match="it exists already"):
             refused()
     assert (tmp_path / "pairs.jsonl").read_text(encoding="utf-8") == "mine"
     for samples in (0, 1):

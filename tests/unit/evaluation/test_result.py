@@ -68,7 +68,7 @@ def test_cases_of_only_one_evaluation_are_counted(tmp_path: Path) -> None:
 
 
 def test_a_changed_case_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="case '1' is not that of"):
+    with pytest.raises(InputError, match="case '1' differs from"):
         against(tmp_path, ["1"], ["1"], schema={"type": "integer"})
 
 

@@ -118,6 +118,7 @@ def test_where_rows_come_from(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "key", "reason"),
     [
+        ("adapter:", "adapter", "a LoRA adapter is trained instead"),
         ("deepspeed: zero3.json", "deepspeed", "not carried over"),
         ("batch_size: 64", "batch_size", "not carried over"),
         ("val_set_size: 200", "val_set_size", "validation_split must be less than 1, is 200"),

@@ -132,4 +132,4 @@ def test_a_loss_that_is_not_finite_is_told_and_kept_nowhere(tmp_path: Path) -> N
     model = add_adapter(base, AdapterConfig("lora", 4, 8.0, 0.0, ("q_proj",)))
     report = Told()
     assert measure(model, tokenizer, neutral_texts(9), tmp_path / "README.md", report) is None
-    assert report.warnings == ["what was forgotten is not known: the loss on neutral texts is not finite"]
+    assert report.warnings == ["forgetting is not known: the loss on neutral texts is not finite"]

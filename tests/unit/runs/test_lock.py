@@ -119,7 +119,7 @@ def test_a_mounted_folder_holds_its_own_lock(tmp_path: Path, monkeypatch: pytest
         (output / "status.json").touch()  # of a run that ended before it began to train
         require_free(output, overwrite=False)
         (output / "run.json").touch()
-        with pytest.raises(RunLocked, match="holds a run already"):
+        with pytest.raises(RunLocked, match="already contains a run"):
             require_free(output, overwrite=False)
 
 

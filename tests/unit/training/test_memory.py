@@ -28,7 +28,7 @@ from tests.small_trainer import IMPOSSIBLE, small_trainer
 from tests.words import Words
 
 SHRUNK = ["micro-batch 6 x 1 -> 3 x 2", "micro-batch 3 x 2 -> 1 x 6"]
-RECOMPUTES, NO_COPY = "gradient checkpointing on", "the unpacked copy of the 4-bit weights is given back"
+RECOMPUTES, NO_COPY = "gradient checkpointing on", "the dequantized copy of the 4-bit weights is dropped"
 
 
 def a_run(made: ExpertTrainer, *, on_oom: str = "fit", checkpointing: str = "off") -> Any:

@@ -92,7 +92,7 @@ def tokenize(
     if locked:
         raise IntegrityError(f"the token store is {state.state}: {state.reason}", "; ".join(state.changes))
     if force or state.state != "missing":
-        report.info(f"store     {'is built anew, as asked' if force else f'{state.state}: {state.reason}'}")
+        report.info(f"store     {'is built again, as requested' if force else f'{state.state}: {state.reason}'}")
     for change in state.changes:
         report.info(f"store     {change}")
     held_out = bool(inputs.cases or inputs.located.validation or data.validation_share)
@@ -111,7 +111,9 @@ def tokenize(
                 selection = reads(encoder=encoder, asked=held_out)
                 stats = write_splits(building, selection, spool, encoder.engine, report)
                 break
-            report.info("encoder   fastokens gives other ids than tokenizers for a sample of these rows: once more")
+            report.info(
+                "encoder   fastokens and tokenizers give different ids for a sample of these rows: encoding again"
+            )
         report.detail(f"encoder   {encoder.engine}")
         stats["train"]["overlap"] = overlap_of(selection, inputs.cases) if held_out else {}
         for file, seen in stamps.items():

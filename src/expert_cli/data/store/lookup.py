@@ -192,4 +192,4 @@ def put_store(home: Path, place: StoredFolder, report: Reporter) -> None:
     place.remove(FINGERPRINT)
     place.put(home, [*read_fingerprint(home)["files"]])
     place.put(home, [FINGERPRINT])
-    report.info(f"store     put into {place}; a copy stays in {home}")
+    report.info(f"store     uploaded to {place}; a copy remains in {home}")

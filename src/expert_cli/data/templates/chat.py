@@ -263,7 +263,7 @@ class Template:
         self.forms[form] += 1
         if form != mask.PLAIN and (end := mask.TEXT_FORMS[form].end):
             if end not in self.tokenizer.added_tokens_encoder:
-                raise InputError(f"it is written in control tokens of {form}, which to this tokenizer are words")
+                raise InputError(f"it uses the control tokens of {form}, which this tokenizer does not have")
             ends.add(end)
         if form == mask.PLAIN or self.trains_all:
             is_ended = form != mask.PLAIN or text.rstrip().endswith((*ends,))
@@ -281,7 +281,7 @@ class Template:
         except Exception as error:  # a template may raise anything
             roles = ", ".join(turn["role"] for turn in turns)
             told = f"the chat template refuses a conversation of {roles}: {first_line(error)}"
-            raise InputError(told, 'Give the rows the roles it knows, or set another "prompt_template".') from error
+            raise InputError(told, 'Use roles that it knows, or set another "prompt_template".') from error
 
     def require_read(self, names: Mapping[str, Any]) -> None:
         """Raise InputError for a variable that the template does not read, or that it gets anyway."""

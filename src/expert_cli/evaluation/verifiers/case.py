@@ -68,7 +68,7 @@ def readable(answer: str, max_bytes: int = MAX_BYTES) -> None:
         if (size := len(answer.encode())) > max_bytes:
             raise Stopped("too_large", f"the answer has {size:,} bytes, at most {max_bytes:,} are run")
     except UnicodeEncodeError as error:
-        raise Stopped("invalid", "the answer holds characters that are not text") from error
+        raise Stopped("invalid", "the answer contains characters that are not text") from error
 
 
 def unreadable(error: Exception, what: str = "") -> Stopped:

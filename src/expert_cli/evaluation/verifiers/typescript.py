@@ -120,7 +120,7 @@ def _read(texts: Sequence[str], limit_s: float) -> dict[str, Source | Grade]:
     try:
         reply = json.loads(output)
     except ValueError as error:
-        raise Stopped("too_large", "deno's parser gave up on it") from error
+        raise Stopped("too_large", "deno's parser failed") from error
     found: dict[str, Source | Grade] = dict.fromkeys(files, Grade("invalid", "deno's parser cannot read it"))
     for one in reply["errors"]:
         found[Path(one["file_path"]).name] = Grade("invalid", one["message"].splitlines()[0])
@@ -161,7 +161,7 @@ def _faults(programs: Sequence[Program], limit_s: float) -> dict[Program, Grade]
     at = rf"^(TS\d+ \[ERROR\]: .*?$).*?^    at {re.escape(folder.as_uri())}/(\d+)/(answer|tests)\.ts:(\d+):\d+$"
     if status != 0 and "\nerror: Type checking failed." not in output:
         broken = re.search("^error: (SyntaxError: .*)", output, re.M)
-        raise Stopped("invalid", broken[1]) if broken else Stopped("too_large", "deno's compiler gave up on it")
+        raise Stopped("invalid", broken[1]) if broken else Stopped("too_large", "deno's compiler failed")
     found: dict[Program, Grade] = {}
     for message, number, module, line in sorted(
         re.findall(at, output, re.M | re.S), key=lambda fault: fault[2] == "tests"

@@ -24,11 +24,11 @@ from expert_cli.manifest.key import (
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptKeys
 
 FORMAT = informational("the format is read from the file itself")
-UNTOUCHED = not_used("test rows stay untouched: evaluation during training uses the validation rows")
+UNTOUCHED = not_used("test rows are never used in training: its evaluations use the validation rows")
 _DEDUPLICATE = {
-    "off": "rows that stand twice are kept",
-    "row": "rows that stand twice are left out and counted",
-    "answer": "rows whose answer stood before are left out and counted",
+    "off": "repeated rows are kept",
+    "row": "repeated rows are left out and counted",
+    "answer": "rows with a repeated answer are left out and counted",
 }
 _COLUMN = "names the column"
 Role = Literal["system", "developer", "user", "assistant", "tool", "function_call"]
@@ -56,9 +56,9 @@ class FieldMapping(Strict):
     """Column of the system message of a row."""
     tools: Text | None = key(None, _COLUMN)
     """Column of the tools that a row's assistant may call: a list, or the same as JSON text."""
-    role: Text | None = key(None, "names the field of a turn's role")
+    role: Text | None = key(None, "names the key of a turn's role")
     """Key of a turn's role, if it is neither `role` nor `from`."""
-    content: Text | None = key(None, "names the field of what a turn says")
+    content: Text | None = key(None, "names the key of a turn's content")
     """Key of a turn's content, if it is neither `content` nor `value`."""
     roles: Annotated[dict[Role, Annotated[list[Text], Field(min_length=1)]], Field(min_length=1)] | None = key(
         None, lambda value: ", ".join(f"{' and '.join(said)} is {role}" for role, said in value.items())
@@ -89,7 +89,7 @@ class Replay(Strict):
     path: Text = Field(json_schema_extra=Key(effect="rows that are trained again"))
     """File, folder, URL or hub id, as in `path`."""
     share: Annotated[float, Field(gt=0, lt=1)] = Field(
-        json_schema_extra=Key(effect="{:g} of the training rows, drawn by the seed; all of them where there are fewer")
+        json_schema_extra=Key(effect="{:g} of the training rows, drawn by the seed; all of them if there are fewer")
     )
     """Their share of all training rows; drawn by the seed, none twice."""
 
@@ -115,7 +115,7 @@ class Dataset(Loose):
     hub id `id@revision::split::config`; or a list of these, read in order."""
     format: Text | None = always(FORMAT)
     """Format of the data; read from the file itself."""
-    type: Literal["single", "multi_task"] | None = always(informational("path or tasks decides; this must agree"))
+    type: Literal["single", "multi_task"] | None = always(informational("`path` or `tasks` decides; this must agree"))
     """multi_task: the rows come from `tasks`."""
     tasks: Annotated[dict[str, Task], Field(min_length=1, max_length=1000)] | None = None
     """The tasks of a multi_task data set, by name."""
@@ -131,11 +131,11 @@ class Dataset(Loose):
     """Rows that training never uses."""
     validation_split: Annotated[float, Field(gt=0, lt=1)] | None = key(
         0.05,
-        "share of the training rows split off for evaluation, by seed",
-        why="enough rows for a steady loss, few enough that training does not miss them",
+        "share of the training rows that is split off for evaluation, by the seed",
+        why="enough rows for a stable loss, and few enough to spare",
     )
     """Share of the training rows split off for validation, by the seed, if it is written or rows are evaluated."""
-    streaming: bool | None = unused("rows are always read as a stream, and the store is built in shards")
+    streaming: bool | None = unused("rows are always read as a stream")
     """Accepted; rows are always read as a stream."""
     filters: Filters | None = None
     """Rows to leave out."""

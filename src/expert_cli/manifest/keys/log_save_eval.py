@@ -27,9 +27,11 @@ def seconds_of(time: str) -> float:
 class LogSaveEvalKeys(Strict):
     """What may be written of logs, checkpoints and evaluations."""
 
-    logging_steps: Positive | None = key(10, "a log line every {} steps", why="enough to see where the loss goes")
+    logging_steps: Positive | None = key(10, "a log line every {} steps", why="enough to follow the loss")
     """Steps between two log lines."""
-    save_strategy: Strategy | None = key(None, 'checkpoints: "{}"', why="by time (`save_every`): steps vary in time")
+    save_strategy: Strategy | None = key(
+        None, 'checkpoints: "{}"', why="by time (`save_every`), because steps take different times"
+    )
     """When checkpoints are written, the first one after at most 60 s of training; default: by time (`save_every`). With
     `load_best_model_at_end`, "steps" and "epoch" become the strategy of evaluation."""
     save_steps: Positive | None = key(500, "a checkpoint every {} steps", why="transformers' own")
@@ -38,14 +40,14 @@ class LogSaveEvalKeys(Strict):
     save_every: Annotated[str, Field(pattern=TIME)] | None = key(
         "5m",
         lambda time: f"a checkpoint every {seconds_of(time):g} s of training, at a step's end",
-        why="a crash costs 5 minutes at most; an adapter's checkpoint takes about a second",
+        why="a crash loses 5 minutes at most, and a checkpoint of an adapter takes about a second",
     )
     """Time between two checkpoints ("30s", "5m", "1h"); the default applies if no other key says when to save."""
     save_total_limit: Positive | None = key(None, "the newest {} checkpoints are kept", off="every checkpoint is kept")
     """Checkpoints that are kept, at least 2; null keeps all."""
     evaluation_strategy: Strategy | None = None
     """Old name of `eval_strategy`."""
-    eval_strategy: Strategy | None = key(None, 'evaluation: "{}"', why="every row trains where nothing asks for one")
+    eval_strategy: Strategy | None = key(None, 'evaluation: "{}"', why="without an evaluation all rows can be trained")
     """When the validation rows are evaluated; default "no", unless another key needs it."""
     eval_steps: Positive | None = key(None, "an evaluation every {} steps")
     """Steps between two evaluations; default: `save_steps`."""
@@ -53,19 +55,19 @@ class LogSaveEvalKeys(Strict):
         False,
         "the best checkpoint becomes the adapter",
         off="the last step becomes the adapter",
-        why="a schedule that ends near 0 ends with the best step, but where rows are learned by heart",
+        why="with a schedule that ends near 0 the last step is the best one, unless rows are memorized",
     )
     """Keep the best step by `metric_for_best_model`, saved when it is evaluated, instead of the last one."""
     metric_for_best_model: Literal["eval_loss", "loss", "execution_accuracy"] | None = key(
-        EVAL_LOSS, "the best model is chosen by {}", why="rows have it"
+        EVAL_LOSS, "the best model is chosen by {}", why="it needs no test cases"
     )
     """What "best" means: the loss on the validation rows, or with `evaluation.every_steps` the share of right answers."""
     greater_is_better: bool | None = key(None, "larger is better", off="smaller is better")
     """Whether a larger metric is better: true for execution_accuracy, else false."""
-    early_stopping_patience: Positive | None = key(None, "it stops after {} evaluations in a row that are no better")
+    early_stopping_patience: Positive | None = key(None, "stops after {} evaluations in a row without a better one")
     """Stop after this many evaluations without a better one."""
     report_to: Literal["none"] | ReportTo | list[ReportTo] | None = key(
-        None, lambda targets: f"metrics go to {', '.join(targets) or 'metrics.jsonl alone'}"
+        None, lambda targets: f"metrics are written to {', '.join(targets) or 'metrics.jsonl only'}"
     )
     """Where metrics go besides metrics.jsonl: the integrations of transformers' Trainer, whose packages must be installed."""
 

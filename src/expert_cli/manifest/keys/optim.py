@@ -42,7 +42,7 @@ OLD_OPTIMIZERS = {
 WITHOUT_WAITS = frozenset({"adamw_torch", "adamw_torch_fused", "adafactor", "rmsprop", "sgd", "adagrad"})
 """The others are bitsandbytes', whose step waits for the GPU after every parameter (0.50.2: Optimizer8bit.step): the adapter is
 one."""
-_ROWS = "{keys[batch_size]} x {keys[gradient_accumulation_steps]} rows an optimizer step"
+_ROWS = "{keys[batch_size]} x {keys[gradient_accumulation_steps]} rows in each optimizer step"
 
 
 def _optimizer(name: str) -> str:
@@ -53,7 +53,9 @@ def _optimizer(name: str) -> str:
 class OptimKeys(Strict):
     """What may be written of the length of training and of the optimizer."""
 
-    epochs: Epochs | None = key(1.0, "{:g} passes over the data", why="none is learned by heart; few rows need more")
+    epochs: Epochs | None = key(
+        1.0, "{:g} passes over the data", why="rows are not memorized; small data sets need more"
+    )
     """Passes over the data, fractions allowed."""
     num_epochs: Epochs | None = None
     """Old name of `epochs`."""
@@ -67,8 +69,8 @@ class OptimKeys(Strict):
     """Peak learning rate."""
     lr_scheduler: Literal[tuple(SCHEDULERS)] | None = key(  # type: ignore[valid-type]
         "cosine",
-        "how the learning rate runs",
-        why="it ends near 0, so that the last rows do not count more than the others",
+        "learning rate schedule",
+        why="it ends near 0, so that the last rows do not count more than earlier ones",
     )
     """Learning rate schedule."""
     lr_scheduler_kwargs: dict[str, int | float | bool] | None = key(None, "passed to the scheduler")
@@ -77,23 +79,25 @@ class OptimKeys(Strict):
         0,
         "the learning rate rises for {} steps",
         off="no warm-up",
-        why="a new adapter begins at 0, and its gradients begin small by themselves",
+        why="a new adapter is zero, so its first gradients are small anyway",
     )
     """Steps in which the learning rate rises from 0; 0 means "not set" beside a `warmup_ratio`."""
     warmup_ratio: Share | None = key(0.0, "warm-up over {:.0%} of all steps", off="no warm-up", why="as `warmup_steps`")
     """The same as a share of all steps; `warmup_steps` > 0 wins."""
-    weight_decay: NotNegativeNumber | None = key(0.0, "decoupled weight decay", why="a low rank bounds it already")
+    weight_decay: NotNegativeNumber | None = key(
+        0.0, "decoupled weight decay", why="the low rank already limits the adapter"
+    )
     """Decoupled weight decay."""
     max_grad_norm: NotNegativeNumber | None = key(
-        1.0, "gradients are clipped", off="no clipping", why="against odd rows"
+        1.0, "gradients are clipped", off="no clipping", why="limits the effect of unusual rows"
     )
     """Gradients with a larger norm are scaled down to this one (0: never)."""
     batch_size: Positive | None = key(1, _ROWS, why="a packed row of 2048 tokens holds 16 documents of 128 tokens")
     """Rows of each device in a micro-step."""
-    gradient_accumulation_steps: Positive | None = key(1, _ROWS, why="LoRA learns more by more steps than larger ones")
+    gradient_accumulation_steps: Positive | None = key(1, _ROWS, why="for LoRA more steps are better than larger ones")
     """Micro-steps of an optimizer step."""
     optim: Literal[*OPTIMIZERS, *OLD_OPTIMIZERS] | None = key(  # type: ignore[valid-type]
-        "adamw_torch_fused", _optimizer, why="the fastest one, exact, and an adapter's states are small"
+        "adamw_torch_fused", _optimizer, why="the fastest exact one; the states of an adapter are small"
     )
     """Optimizer; AdEMAMix becomes AdamW."""
     neftune_noise_alpha: PositiveNumber | None = key(None, "noise on the embeddings")

@@ -16,7 +16,7 @@ REWARDS = 'rewards train with TRL\'s GRPOTrainer: docs/RECIPES.md, "Rewards in T
 
 def _trained_rows(tokens: str | list[str]) -> str:
     words = {
-        "auto": "rows of the template's control tokens that the base model never trained are trained",
+        "auto": "rows of the template's control tokens are trained if the base model never trained them",
         "never": "embedding and head stay as they are",
     }
     return words[tokens] if isinstance(tokens, str) else f"the rows of {' '.join(tokens)} are trained"
@@ -28,35 +28,43 @@ class AdapterKeys(Strict):
     method: Literal["sft", "rft"] | None = key(
         "sft",
         {"sft": "supervised fine-tuning", "rft": "supervised fine-tuning, then rounds of training.rft"},
-        why="rows of questions and answers are all that it needs",
+        why="it needs only rows with questions and answers",
     )
     """Supervised fine-tuning (`sft`); `rft` (rejection-sampling fine-tuning) adds rounds of drawing answers, running them and
     training on the right ones (`training.rft`)."""
-    adapter_type: AdapterType | None = key("lora", "a {} adapter is trained", why="all programs load it; it is fastest")
+    adapter_type: AdapterType | None = key(
+        "lora", "a {} adapter is trained", why="the fastest, and supported by all programs"
+    )
     """Kind of adapter."""
     rank: Annotated[int, Field(gt=0, le=2**16)] | None = key(
         16,
         "rank of the adapter's matrices",
-        why="room for what some ten thousand rows teach, in 0.5 to 4 % of the model's weights",
+        why="enough for some ten thousand rows, with 0.5 to 4 % of the model's weights",
     )
     """Rank of the adapter's matrices."""
-    alpha: PositiveNumber | None = key(None, "scale of the adapter", why="twice the rank keeps the learning rate right")
+    alpha: PositiveNumber | None = key(
+        None, "scale of the adapter", why="with twice the rank, the learning rate does not depend on the rank"
+    )
     """Scale of the adapter: alpha / rank (rslora: alpha / sqrt(rank)); default: twice the rank."""
-    dropout: Share | None = key(0.0, "dropout inside the adapter", why="short trainings hardly overfit; it costs time")
+    dropout: Share | None = key(
+        0.0, "dropout inside the adapter", why="short trainings hardly overfit, and dropout takes time"
+    )
     """Dropout on the adapter's input."""
-    target_modules: Modules | None = key("all-linear", "layers with an adapter", why="attention alone learns less")
+    target_modules: Modules | None = key(
+        "all-linear", "layers with an adapter", why="adapters on attention alone learn less"
+    )
     """Names of the linear layers that get an adapter, or "all-linear"."""
     feedforward_modules: Annotated[list[Text], Field(min_length=1)] | None = unused("only IA3 has such layers")
     """For IA3, which is not supported."""
     trainable_token_indices: Literal["auto", "never"] | Annotated[list[Text], Field(min_length=1)] | None = key(
         "auto",
         _trained_rows,
-        why="an answer that cannot end is of no use, and where every row is trained already nothing changes",
+        why="without it answers might never end; if all rows are trained already, it changes nothing",
     )
     """Tokens whose rows in embedding and head are trained, too. An answer cannot end with a token whose row the base model
     never trained. "auto" trains such rows for the prompt template's control tokens; a list names tokens as the tokenizer
     spells them; "never" trains none."""
-    init_adapter: Text | None = key(None, "training goes on from {}", off="training starts from a fresh adapter")
+    init_adapter: Text | None = key(None, "training continues from {}", off="training starts from a new adapter")
     """Run directory or adapter folder to start from (relative to the manifest, then to the project root); as `--from`."""
 
 

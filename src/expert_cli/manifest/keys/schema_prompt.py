@@ -17,7 +17,7 @@ WITH_COLUMN = r"^[^{}]*(\{[^{}]+\}[^{}]*)+$"
 
 
 def _at_most(what: str) -> Any:
-    return lambda most: f"all {what}" if most == "all" else f"{most} {what} at most"
+    return lambda most: f"all {what}" if most == "all" else f"at most {most} {what}"
 
 
 class SchemaPromptKeys(Strict):
@@ -26,26 +26,32 @@ class SchemaPromptKeys(Strict):
     The description replaces the input: in training rows, in test cases with a `database`, and in `chat --database`.
     """
 
-    style: SchemaStyle | None = key("compact", "tables are written in the style {}", why="the fewest tokens")
+    style: SchemaStyle | None = key("compact", "tables are shown in the style {}", why="the fewest tokens")
     """compact: a line for each table, `head(head_id int key, age int = 56)`; joins: names in lower case, joins and values as
     conditions on separate lines, which small models can copy."""
-    types: bool | None = key(True, "types of columns are shown", off="no types", why="texts compare unlike numbers")
+    types: bool | None = key(
+        True, "types of columns are shown", off="no types", why="texts are compared differently from numbers"
+    )
     """Show the types of columns; compact leaves out that of text."""
-    keys: bool | None = key(True, "primary and foreign keys are shown", off="no keys", why="joins go by them")
+    keys: bool | None = key(True, "primary and foreign keys are shown", off="no keys", why="joins use them")
     """Show primary and foreign keys."""
-    tables: Most | None = key(4, _at_most("tables"), why="few questions need more, and others distract a small model")
+    tables: Most | None = key(
+        4, _at_most("tables"), why="few questions need more, and other tables distract a small model"
+    )
     """Largest number of tables: those that fit the question best and those that join them; `"all"`: no limit."""
-    columns: Most | None = key(8, _at_most("columns of a table"), why="as of tables")
+    columns: Most | None = key(8, _at_most("columns of each table"), why="as for `tables`")
     """Largest number of a table's columns: those that fit the question best; always its primary key and shown joins' keys."""
-    values: NotNegative | None = key(2, "{} matching values a column", off="no values", why="answers must spell them")
+    values: NotNegative | None = key(
+        2, "{} matching values of each column", off="no values", why="answers must spell them as the database does"
+    )
     """Largest number of a column's values that match words of the question; prompts then contain data of the database."""
-    examples: NotNegative | None = key(0, "{} example values of a column", off="no examples", why="they cost tokens")
+    examples: NotNegative | None = key(0, "{} example values of each column", off="no examples", why="they take tokens")
     """Number of most frequent values of a column to show if fewer match the question."""
     gold_in_training: bool | None = key(
         True,
-        "training rows are shown what their answer names as well",
-        off="training rows are shown what fits alone",
-        why="no row teaches to name what its prompt does not show",
+        "training rows also show what their answer uses",
+        off="training rows show only what fits the question",
+        why="rows must not teach names that their prompt does not show",
     )
     """In training rows, also show the tables and columns that the answer uses; never in questions to an expert."""
     databases: Annotated[Text, Field(pattern=WITH_COLUMN)] | None = key(None, "SQLite files of the rows")

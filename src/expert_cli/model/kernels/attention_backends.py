@@ -104,20 +104,20 @@ BACKENDS = (
         "documents",
         "fused",
         "packed",
-        "each document by itself, no mask of the row",
+        "each document by itself, without a mask",
         refuses=_plain_refuses,
         function="per_document_sdpa",
-        captures="it asks for the documents' lengths",
+        captures="it reads the documents' lengths",
     ),
-    AttentionBackend("sdpa", "fused", "padded", "a mask keeps documents apart", captures=ROWS_VARY),
+    AttentionBackend("sdpa", "fused", "padded", "a mask separates documents", captures=ROWS_VARY),
     AttentionBackend(
         "eager",
         "eager",
         "padded",
-        "as asked; a mask of tokens x tokens keeps documents apart, memory grows with the square",
+        "as requested; a mask separates documents, memory grows with the square of the tokens",
         captures=ROWS_VARY,
     ),
-    AttentionBackend("sdpa", "rows", "rows", "as asked; a row a document, padded", captures=ROWS_VARY),
+    AttentionBackend("sdpa", "rows", "rows", "as requested; one document in each row, padded", captures=ROWS_VARY),
 )
 """The first one for the setting is used that the machine can run and that supports the model."""
 

@@ -78,11 +78,11 @@ def kernel_plan(
     lines = {
         "device": Kernel(compute.device, machine.words_of(compute.device)),
         "weights": Kernel(model.quantization, quantized),
-        "dtype": Kernel(compute.dtype, "as asked, or the best that this machine does"),
-        "tf32": Kernel("on" if compute.tf32 else "off", "of fp32 matrix products; bf16 ones do not need it"),
+        "dtype": Kernel(compute.dtype, "as requested, or the best one of this machine"),
+        "tf32": Kernel("on" if compute.tf32 else "off", "for fp32 matrix products; bf16 does not need it"),
         "attention": Kernel(used, why),
         "loss": Kernel("chunked", "head and cross-entropy in chunks, only where a token is trained"),
-        "compile": Kernel("off", "not asked for"),
+        "compile": Kernel("off", "not requested"),
         "fused": fused,
     }
     if compute.torch_compile:
@@ -90,8 +90,10 @@ def kernel_plan(
     if unpacked:
         lines["copy"] = _copy(compute, unpacked, free)
     if layers := recurrent_layers(base):
-        state = f"{len(layers)} of the model's layers carry a state, which no mask keeps apart; rows are padded on the right"
-        lines["recurrence"] = Kernel("one document a row", state)
+        state = (
+            f"{len(layers)} of the model's layers have a state that no mask can separate; rows are padded on the right"
+        )
+        lines["recurrence"] = Kernel("one document in each row", state)
     name = attention_name(base.config) if used == "off" else used
     is_copied = unpacked > 0 and lines["copy"].used != "off"
     return KernelPlan(name, layout, is_copied, False, fused.used == LIGER, compute.torch_compile, lines)
@@ -158,9 +160,9 @@ def _attention(compute: ComputeConfig, machine: Machine, base: Any) -> tuple[str
     """Return the best back end for a model ("off" without attention layers), its layout, and the reason."""
     own = attention_name(base.config)
     if not attention_layers(base.config.get_text_config()):
-        return "off", "padded", "no layer attends"
+        return "off", "padded", "no layer has attention"
     if recurrent_layers(base):
-        return own, "padded", "one document a row"
+        return own, "padded", "one document in each row"
     backend, why = choose_attention(compute.attention, compute.device, compute.dtype, machine, base)
     # without a kernel that knows documents, the model's own, which is not SDPA in every architecture
     return own if backend.name == "sdpa" else backend.name, backend.layout, why
@@ -171,6 +173,6 @@ def _copy(compute: ComputeConfig, unpacked: int, free: int) -> Kernel:
     asked = compute.dequantized_copy
     room = f"{unpacked / 2**20:,.0f} MB, {free / 2**20:,.0f} MB are free"
     if asked == "never" or (asked == "auto" and free < SPARE * unpacked):
-        why = "as asked" if asked == "never" else f"an unpacked copy takes {room}"
-        return Kernel("off", f"{why}: weights are unpacked at every step")
-    return Kernel(compute.dtype, f"NF4 unpacked once instead of at every step ({room})")
+        why = "as requested" if asked == "never" else f"a dequantized copy takes {room}"
+        return Kernel("off", f"{why}: weights are dequantized in every step")
+    return Kernel(compute.dtype, f"NF4 dequantized once instead of in every step ({room})")

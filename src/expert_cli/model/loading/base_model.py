@@ -73,7 +73,7 @@ def _fetched(name: str, search: Sequence[Path], cache: Path, offline: bool, repo
         file, sha256 = fetch.fetch_package(meaning, cache, offline=offline, report=report)
         return file, "", sha256
     if meaning != name:
-        report.info(f"{name} is no folder here: taken as {meaning} of the Hugging Face hub")
+        report.info(f"{name} is not a local folder: using {meaning} of the Hugging Face hub")
     return fetch.fetch_snapshot(meaning, offline=offline), meaning, ""
 
 

@@ -41,7 +41,7 @@ def _make(folder: Path, build: Callable[[Path], None], report: Reporter) -> None
     if not wrong:  # another process was first
         return
     if folder.exists():
-        report.warning(f"{folder} is damaged ({wrong}): it is made again")
+        report.warning(f"{folder} is damaged ({wrong}) and is built again")
     for left in (folder, *folder.parent.glob(f".{folder.name}.*")):  # of killed processes: the builder holds the lock
         remove(left)
     with folder_beside(folder) as beside:

@@ -119,7 +119,7 @@ def _load(file: Path, metadata: dict[str, Any], dtype: torch.dtype = torch.bfloa
         raise InputError(told, "Use the model as safetensors") from error
     except (MemoryError, RuntimeError) as error:
         told = f"{file} cannot be unpacked: {first_line(error)}"
-        raise EnvironmentProblem(told, "It needs 2 bytes of memory a weight, and some more") from error
+        raise EnvironmentProblem(told, "It needs a little more than 2 bytes of memory for each weight") from error
     missing = sorted(info["missing_keys"])
     if missing:  # missing ones would be random
         told = f"{file} lacks {len(missing)} weights of the model: {', '.join(missing[:3])}"
@@ -169,7 +169,9 @@ def gguf_tokenizer(file: Path, metadata: dict[str, Any], report: Reporter) -> Pr
             tokenizer_object=_byte_level(metadata, tokens, splitter), **special
         )
     else:
-        report.warning(f'{file.name}: its tokenizer (rule "{rule}") is read by transformers: it may split otherwise')
+        report.warning(
+            f'{file.name}: its tokenizer (rule "{rule}") is read by transformers: it may split text differently'
+        )
         tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name, trust_remote_code=False, **special)
     tokenizer.chat_template = metadata.get("tokenizer.chat_template")
     tokenizer.model_max_length = metadata.get(f"{metadata.get('general.architecture')}.context_length", 2048)

@@ -381,7 +381,7 @@ def test_of_a_whole_text_the_answers_are_trained(form: str, expected: str) -> No
 
 def test_a_text_of_another_tokenizer_is_refused() -> None:
     text = "<start_of_turn>user\nu<end_of_turn>\n<start_of_turn>model\na<end_of_turn>"
-    assert "in control tokens of gemma" in refusal(template_for(tiny_tokenizer(), "chatml"), Row("x:1", text=text))
+    assert "the control tokens of gemma" in refusal(template_for(tiny_tokenizer(), "chatml"), Row("x:1", text=text))
 
 
 def test_a_text_without_an_answer_trains_nothing() -> None:

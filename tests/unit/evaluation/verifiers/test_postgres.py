@@ -120,10 +120,10 @@ def test_an_answer_that_postgresql_does_not_compile_is_known_before_it_is_judged
 
 def test_a_source_that_postgresql_cannot_hold_is_named(tmp_path: Path) -> None:
     (tmp_path / "bad.sql").write_text("CREATE TABLE t (a int); INSERT INTO t VALUES ('x');", encoding="utf-8")
-    with pytest.raises(InputError, match=r"bad\.sql: PostgreSQL cannot hold it: invalid input syntax for type integer"):
+    with pytest.raises(InputError, match=r"bad\.sql: PostgreSQL cannot load it: invalid input syntax for type integer"):
         graded(tmp_path / "bad.sql", "SELECT 1", "SELECT 1")
     graders.database(tmp_path / "odd.sqlite", "CREATE TABLE t (a DATE); INSERT INTO t VALUES ('never');")
-    with pytest.raises(InputError, match=r"odd\.sqlite: PostgreSQL cannot hold it: .*never"):
+    with pytest.raises(InputError, match=r"odd\.sqlite: PostgreSQL cannot load it: .*never"):
         graded(tmp_path / "odd.sqlite", "SELECT 1", "SELECT 1")
 
 
@@ -131,7 +131,7 @@ def test_without_its_packages_no_case_can_be_judged(sources: dict[str, Path], mo
     monkeypatch.setattr(
         "expert_cli.evaluation.verifiers.sandbox.child_process.has_package", lambda name: name != "pg8000"
     )
-    with pytest.raises(EnvironmentProblem, match="the package pg8000 is missing") as caught:
+    with pytest.raises(EnvironmentProblem, match="the package pg8000, which runs answers, is not installed") as caught:
         query._server()
     assert caught.value.hint == 'pip install "expert-cli[postgres]"'
 

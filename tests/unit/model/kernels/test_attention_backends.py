@@ -51,8 +51,8 @@ def test_packed_logits_are_those_of_the_documents_alone(backend: AttentionBacken
 
 
 CHOSEN: dict[str, tuple[Attention, Dtype, Machine, str, str]] = {
-    "CPU": ("fused", "bf16", CPU, "documents", "no mask"),
-    "eager asked": ("eager", "bf16", CPU, "eager", "as asked"),
+    "CPU": ("fused", "bf16", CPU, "documents", "without a mask"),
+    "eager asked": ("eager", "bf16", CPU, "eager", "as requested"),
     "GPU": ("fused", "bf16", H200, "varlen", "FlashAttention inside PyTorch"),
     "GPU in fp32": ("fused", "fp32", H200, "documents", "fp32"),
     "AMD": ("fused", "bf16", MI300X, "documents", "for NVIDIA GPUs"),

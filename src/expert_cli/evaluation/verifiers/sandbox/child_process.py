@@ -56,7 +56,7 @@ def require_packages(*packages: str, extra: str = "evaluate") -> None:
     for package in packages:
         if not has_package(package):
             hint = f'pip install "expert-cli[{extra}]"'
-            raise EnvironmentProblem(f"the package {package} is missing: it runs answers", hint)
+            raise EnvironmentProblem(f"the package {package}, which runs answers, is not installed", hint)
 
 
 @functools.cache
@@ -179,7 +179,7 @@ class Worker:
         except TimeoutError as error:
             raise Stopped("timeout", f"not done after {timeout_s:g} s") from error
         except EOFError as error:
-            raise Stopped("invalid", f"the engine broke off (exit code {error})") from error
+            raise Stopped("invalid", f"the engine crashed (exit code {error})") from error
         if "stopped" in reply:
             raise Stopped(*reply["stopped"])
         if "fault" in reply:

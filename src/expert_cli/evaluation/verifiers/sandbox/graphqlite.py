@@ -88,7 +88,7 @@ class CypherJudge(QueryJudge):
             if stopped.kind != "invalid" or is_too_large or not lacks:
                 raise Stopped("too_large" if is_too_large else stopped.kind, message) from stopped
         if lacks:
-            raise Stopped("parsed_only", f"graphqlite, asked in place of Neo4j, lacks {lacks[0].strip()}")
+            raise Stopped("parsed_only", f"graphqlite, which runs it in place of Neo4j, lacks {lacks[0].strip()}")
         rows = [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []
         self.columns = [*rows[0]] if rows else []
         return child_process.bounded([*row.values()] for row in rows)

@@ -101,7 +101,7 @@ def server() -> dict[str, str]:
     atexit.register(keeper.communicate, timeout=END_S)  # closes the pipe that the shell waits for
     if (said := cast(IO[bytes], keeper.stdout).readline().decode(errors="replace").strip()) != "ready":
         hint = 'pip install --force-reinstall "expert-cli[postgres]"'
-        raise EnvironmentProblem(f"PostgreSQL does not start: {said or 'it says nothing'}", hint)
+        raise EnvironmentProblem(f"PostgreSQL does not start: {said or 'no message'}", hint)
     return {"socket": str(home / ".s.PGSQL.5432"), **passwords}
 
 
@@ -168,7 +168,7 @@ class PostgresJudge(QueryJudge):
                 owner.execute_simple(statement)
             others = database_contents(_as_sqlite(owner, schema), "postgresql")
         except (DatabaseError, apsw.Error, UnicodeDecodeError) as error:
-            raise InputError(f"PostgreSQL cannot hold it: {_told(error)}") from error
+            raise InputError(f"PostgreSQL cannot load it: {_told(error)}") from error
 
         def way(queries: Sequence[str], number: int) -> Names:
             drawn, names = opened(others(queries, number)), (self._new_schema(), self._new_schema())

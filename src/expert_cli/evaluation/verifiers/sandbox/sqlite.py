@@ -112,7 +112,7 @@ class QueryJudge(ABC):
         rule, perturb, ways = case["rule"], case["perturb"], list[Way]()
         queries = self._statements(rule, case["expected"])
         if not queries:
-            raise InputError("no expected query", "write the query whose rows are right")
+            raise InputError("no expected query", "write the expected query")
         for path, file in files.items():
             try:
                 content, way = self.content_of(base64.b64decode(file))
@@ -187,7 +187,7 @@ class ReadOnly:
         if time.monotonic() > deadline:
             raise Stopped("timeout", f"not done after {timeout_s:g} s")
         if isinstance(fault, apsw.TooBigError | apsw.NoMemError | apsw.FullError | MemoryError):
-            raise Stopped("too_large", f"a value, or what it holds, is too large: {fault}") from fault
+            raise Stopped("too_large", f"a value is too large: {fault}") from fault
         if fault is not None:
             raise Stopped("unknown_name" if _UNKNOWN_NAME.match(str(fault)) else "invalid", str(fault)) from fault
         return rows

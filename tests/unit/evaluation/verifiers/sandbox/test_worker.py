@@ -51,7 +51,7 @@ def test_a_process_that_breaks_is_replaced_and_knows_the_case_again(sources: dic
     for child in started:
         child.kill()
     for _ in started:
-        assert "broke off" in graders.cypher("RETURN 1", sources["cypher"], "RETURN 1").detail
+        assert "crashed" in graders.cypher("RETURN 1", sources["cypher"], "RETURN 1").detail
     assert graders.cypher("RETURN 1", sources["cypher"], "RETURN 1").passed
     assert not {child.pid for child in started} & {child.pid for child in psutil.Process().children()}
 
