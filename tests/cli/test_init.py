@@ -192,7 +192,7 @@ def test_columns_that_do_not_tell_are_asked_for_and_nothing_is_left(cli: Cli, tm
 
 
 REFUSED = {
-    "a kind, too": (("--from", "rows.csv", "--kind", "sql"), "--kind and --from: each brings a manifest of its own"),
+    "a kind, too": (("--from", "rows.csv", "--kind", "sql"), "--kind and --from: each creates a manifest"),
     "a column without rows": (("--column", "text=a"), "--column goes with --from ROWS"),
     "no such role": (
         ("--from", "rows.csv", "--column", "answer=a"),

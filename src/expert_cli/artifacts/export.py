@@ -107,7 +107,9 @@ def describe(
 
 def in_words(agreement: Mapping[str, Agreement]) -> list[str]:
     """Return a line for each form."""
-    words = "{}: the likeliest token is the trained model's in {top1:.1%} of {tokens} places of {prompts} answers; "
+    words = (
+        "{}: the most likely token is the trained model's at {top1:.1%} of {tokens} positions of {prompts} answers; "
+    )
     return [(words + "largest KL divergence {max_kl:.2g} nats").format(form, **one) for form, one in agreement.items()]
 
 
@@ -224,8 +226,10 @@ def compare(form: str, written: Any, texts: Sequence[Text], meant: torch.Tensor)
     agreement = {"prompts": len(texts), "tokens": len(meant), "top1": top1, "max_kl": kl}
     if kl <= MAX_KL and top1 >= MIN_TOP1:  # false for NaN, too
         return agreement
-    words = f"what was written is not what was trained (at most {MAX_KL:g} nats, at least {MIN_TOP1:.0%}); "
-    hint = "after few steps an adapter may be lost in rounding to bf16: train on, or try --gguf; else report this"
+    words = f"the written model differs from the trained one (allowed: {MAX_KL:g} nats, {MIN_TOP1:.0%}); "
+    hint = (
+        "after few steps an adapter may be lost in rounding to bf16: train longer or try --gguf; otherwise report this"
+    )
     raise IntegrityError(words + in_words({form: agreement})[0], hint)
 
 

@@ -55,7 +55,7 @@ def init(
     given = {"--kind": kind, "--from": rows, "--from-config": from_config}
     made_of = [option for option, value in given.items() if value is not None]
     if len(made_of) > 1:
-        raise InputError(f"{' and '.join(made_of)}: each brings a manifest of its own", "give one of them")
+        raise InputError(f"{' and '.join(made_of)}: each creates a manifest", "give one of them")
     if rows is None and (base_model or column):
         raise InputError(f"{'--base-model' if base_model else '--column'} goes with --from ROWS")
     home = _home(name, folder)
@@ -72,7 +72,7 @@ def _home(name: str, folder: Path | None) -> Path:
     from expert_cli.manifest.key import LONGEST_NAME
 
     if not re.fullmatch(r"\w([\w.-]*\w)?", name) or len(name) > LONGEST_NAME:
-        hint = f"use at most {LONGEST_NAME} letters, digits, - and _; --folder says where"
+        hint = f"use at most {LONGEST_NAME} letters, digits, - and _; --folder names its parent folder"
         raise InputError(f'"{shortened(name)}" cannot be the name of an expert', hint)
     home = (folder or (Path("experts") if Path("experts").is_dir() else Path())) / name
     if home.exists():

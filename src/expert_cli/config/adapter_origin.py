@@ -178,7 +178,7 @@ def require_alike(run: RunConfig) -> None:
     if origin is None:
         return
     if is_inside(origin.adapter, run.output):
-        message = f"{origin.adapter} lies in {run.output}, which this run writes"
+        message = f"{origin.adapter} is inside {run.output}, which this run writes"
         raise InputError(message, "give another folder with --output")
     told, asked = read_json(origin.adapter / CONFIG), run.adapter
     kinds = [name for name in ("dora", "rslora") if told.get(f"use_{name}")] if told.get("peft_type") == "LORA" else []

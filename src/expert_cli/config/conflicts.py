@@ -87,7 +87,7 @@ def _of_pairs(config: Settings[TrainingConfig], root: Path) -> Iterator[Clash]:
     folder = written.pretokenized_cache or ""
     # a store at a URL is read; only the command line may name one to write
     if not is_url(folder) and not is_inside(store_folder(root, "", folder), root):
-        yield "pretokenized_cache", f"{folder} lies outside the project root {root}", "name a folder inside it"
+        yield "pretokenized_cache", f"{folder} is outside the project root {root}", "name a folder inside it"
     if written.fp16 and written.bf16:
         yield "fp16", "fp16 and bf16 are both true", "keep bf16, unless the GPU lacks it"
     settings = written.lr_scheduler_kwargs or {}

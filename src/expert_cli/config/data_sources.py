@@ -345,4 +345,4 @@ def require_apart(data: DataConfig, place: Path, option: str) -> None:
     """Raise InputError if a place, named by `option`, lies in a folder of rows, and would be read as rows."""
     for spec in (*data.train, *data.validation):
         if spec.kind == "folder" and is_inside(place, Path(spec.path)):
-            raise InputError(f"{place} lies in the data folder {spec.path}", f"give a folder outside of it: {option}")
+            raise InputError(f"{place} is inside the data folder {spec.path}", f"give a folder outside of it: {option}")

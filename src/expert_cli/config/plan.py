@@ -112,7 +112,7 @@ def require_free(output: Path, *, overwrite: bool) -> None:
     """Raise RunLocked if the output folder has contents that may not be replaced, InputError if it is a file."""
     _require_folder(output)
     if not overwrite and contents(output):
-        hint = "go on with it: --resume auto; move it aside: --overwrite; or give another folder with --output"
+        hint = "continue it with --resume auto, move it away with --overwrite, or give another folder with --output"
         raise RunLocked(f"{output} already contains a run", hint)
 
 

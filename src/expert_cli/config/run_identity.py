@@ -112,7 +112,7 @@ def require_goes_on(
     if changed := _changed(before, now, drift):
         names = " ".join(f'--allow-drift "{line.split(": ")[0]}"' for line in changed)
         told = f"{checkpoint} belongs to another run: {'; '.join(changed)}"
-        hint = f"go on with what it was trained with, start anew with --overwrite, or allow it: {names}"
+        hint = f"use its settings and data, start again with --overwrite, or allow the difference: {names}"
         raise IntegrityError(told, hint)
     _tell(checkpoint, before, now, report)
 

@@ -89,7 +89,7 @@ def choose_columns(names: Sequence[str], mapping: ColumnMapping, where: str) -> 
             raise InputError(f"{where}: {' and '.join(map(json.dumps, columns.split()))}: rows of {what}", _name_them())
     for role, column in named.items():
         if column not in names:
-            told = f'{where}: the column "{column}" of "field_mapping.{role}" is not there; columns: {", ".join(names[:20])}'
+            told = f'{where}: the column "{column}" of "field_mapping.{role}" does not exist; columns: {", ".join(names[:20])}'
             raise InputError(told, "Name one of these columns.")
     usual = {role: [*filter(None, (find_column(name, names) for name in known))] for role, known in USUAL_NAMES.items()}
     form = _form(named, usual)
@@ -115,7 +115,7 @@ def _form(named: Mapping[str, str], usual: Mapping[str, list[str]]) -> Form:
     forms = [form for form, of_form in FORMS.items() if set(roles) <= set(of_form)]
     if not forms:
         several = "; ".join(" and ".join(of_form) for of_form in FORMS.values() if not set(roles).isdisjoint(of_form))
-        told = f'"field_mapping" names {" and ".join(roles)}, which are of rows of several kinds'
+        told = f'"field_mapping" names {" and ".join(roles)}, which belong to different kinds of rows'
         raise InputError(told, f"Keep one of: {several}.")
     # "text" is the last usual name of an instruction: where it comes first, there is no better instruction
     is_document = usual["instruction"][:1] == usual["text"][:1] and not (usual["response"] or usual["input"])

@@ -57,7 +57,7 @@ def rows_of(file: DataFile) -> Iterator[RawRow]:
         except (OSError, pa.ArrowException, ValueError) as error:
             # Arrow and the decompressors report damage as OSError without an errno; errors of the system have one.
             if getattr(error, "errno", None) is None:
-                what = f"{file}: damaged, or no {suffix} file: {first_line(error)}"
+                what = f"{file}: damaged, or not a {suffix} file: {first_line(error)}"
                 raise InputError(what, "Get or write the file again.") from error
             if isinstance(file, Path):
                 raise EnvironmentProblem(f"{file}: cannot be read: {first_line(error)}") from error

@@ -276,7 +276,7 @@ def _turn(turn: Mapping[str, Any], mapping: ColumnMapping) -> tuple[dict[str, An
     said = text_of(turn, role_key, "a message's role")
     role = dict(mapping.roles).get(said) or ROLES.get(said)
     if role is None:
-        told = f'a message has the role "{said[:40]}", which is none here'
+        told = f'a message has the role "{said[:40]}", which is not known'
         raise BadRow(f'{told}; name its meaning in "field_mapping.roles"')
     content = _joined(turn.get(content_key))
     more = {name: one for name, one in turn.items() if name not in (role_key, content_key) and one is not None}

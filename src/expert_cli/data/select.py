@@ -380,7 +380,7 @@ def _split(found: RowSelection, share: float) -> None:
     _, groups, sizes = np.unique(found.hashes["ranks"][taken], return_inverse=True, return_counts=True)
     held = taken[groups <= np.searchsorted(sizes.cumsum(), max(1, round(share * len(taken))))]
     if len(held) == len(taken):
-        told = f"{len(taken)} rows ({len(sizes)} different ones) cannot be split for evaluation (share {share})"
+        told = f"{len(taken)} rows ({len(sizes)} different) cannot be split for evaluation (share {share})"
         raise InputError(told, "Name validation rows of their own, or train on more rows.")
     train[held], found.copies["validation"][held] = 0, 1
     found.reports["validation"] = RowReport(len(held))

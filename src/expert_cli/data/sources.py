@@ -158,7 +158,7 @@ def _hub(spec: SourceSpec, reporter: Reporter, *, offline: bool) -> Located:
     except Exception as error:  # the client's HTTP library, and so its errors, differ by version
         absent = f"the network may not be used ({forbidden}), and not all of it is in the cache"
         why = absent if forbidden else first_line(error)
-        hint = f"It must be there, and open to you (hf auth login); --offline takes the cache. {_ANOTHER}"
+        hint = f"It must exist, and you need access (hf auth login); --offline uses the cache. {_ANOTHER}"
         raise EnvironmentProblem(f'hub data set "{spec}": {why}', hint) from error
     return Located(spec, tuple(map(folder.joinpath, chosen)), folder.name)
 
@@ -222,11 +222,11 @@ def _split_of_folder(
     alike = (files for name, files in splits.items() if data_sources.split_of(name) == data_sources.split_of(split))
     files = splits.get(split) or next(alike, [])
     if absent := next((name for name in files if name not in there or not _holds_rows(name)), ""):
-        told = f'the README says that the split "{split}" is in {absent[:80]}, which is not there, or no file of rows'
+        told = f'the README says that the split "{split}" is in {absent[:80]}, which does not exist or is not a file of rows'
         raise InputError(f"{where}: {told}", "Download the complete data set, or name one file of rows.")
     if not files:
         others = ", ".join(f"{name} ({len(files)})" for name, files in splits.items() if files) or "no data file"
-        told = f'{where}: no file holds the split "{split}"; there is: {others}'
+        told = f'{where}: no file has the split "{split}"; there is: {others}'
         raise InputError(told, "Name a split that is there (PATH::split), or one file of rows.")
     _require_all_shards(files, where)
     _require_one_format(files, where)
@@ -275,7 +275,7 @@ def _name_unread(where: str, unread: Iterable[str], reporter: Reporter) -> None:
 def _require_one_format(files: Sequence[str], where: str) -> None:
     formats = sorted({ending for name in files for ending in _ENDING.findall(name.lower())})
     if len(formats) > 1:
-        told = f"files of {len(formats)} formats side by side ({', '.join(formats)}); they may hold the same rows"
+        told = f"files of {len(formats)} formats ({', '.join(formats)}), which may contain the same rows"
         raise InputError(f"{where}: {told}", "Name the file, or a folder with one format.")
 
 

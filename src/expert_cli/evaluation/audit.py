@@ -45,16 +45,16 @@ PARSED = ("cypher", "json", "python", "typescript")
 VALUES = ("json", "number", "choice", "exact")
 """Verifiers of values: two different answers to one question contradict each other."""
 CHECKS: dict[str, tuple[str, str, str]] = {
-    "unreadable": ("error", "rows", "training leaves the row out: a text is missing, empty or no text"),
-    "does_not_run": ("error", "rows", "the answer does not parse, or names what its own tables have not"),
-    "prompt_in_answer": ("error", "rows", "the answer goes on into a next prompt, or ends with its own"),
+    "unreadable": ("error", "rows", "the row cannot be used in training: a text is missing, empty or not a text"),
+    "does_not_run": ("error", "rows", "the answer does not parse, or names what its tables do not have"),
+    "prompt_in_answer": ("error", "rows", "the answer continues with another prompt, or ends with its own prompt"),
     "too_long": ("error", "rows", "the answer alone has max_seq_length tokens or more"),
-    "contradiction": ("error", "rows", "one question, answers that differ in label or value"),
-    "leak": ("error", "rows", "question and input are those of a case, letter case and blanks aside"),
-    "case_fails": ("error", "cases", "the expected answer is not right by the case's own judge"),
-    "case_empty": ("error", "cases", "the expected query returns no rows: any that finds nothing is right"),
-    "duplicate": ("warning", "rows", "an earlier row says the same, letter case and blanks aside"),
-    "near_duplicate": ("warning", "rows", "nearly an earlier row, both in question with answer and in the input"),
+    "contradiction": ("error", "rows", "one question has answers with different labels or values"),
+    "leak": ("error", "rows", "question and input are those of a case, ignoring letter case and white space"),
+    "case_fails": ("error", "cases", "the case judges its own expected answer as not right"),
+    "case_empty": ("error", "cases", "the expected query returns no rows, so any query without rows is right"),
+    "duplicate": ("warning", "rows", "equal to an earlier row, ignoring letter case and white space"),
+    "near_duplicate": ("warning", "rows", "nearly equal to an earlier row, in question with answer and in the input"),
 }
 """For each check its severity (an error makes a row or case useless), what is counted, and its meaning."""
 _CREATE = re.compile(r"\bCREATE\s+(?:\w+\s+)?(?:TABLE|VIEW)\b", re.IGNORECASE)

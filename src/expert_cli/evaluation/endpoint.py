@@ -73,7 +73,7 @@ class Server:
                     f"{self._at} does not accept a grammar, so answers are generated without one: {told}"
                 )
             return self.said(asked, {})
-        hint = f"is it there, is its key in {KEY}? No redirect is followed"
+        hint = f"check the address and the key in {KEY}; redirects are not followed"
         raise EnvironmentProblem(f"{self._at} answered {code or 'nothing'}: {told}", hint)
 
     def _reply(self, body: bytes) -> tuple[int, str]:

@@ -273,7 +273,7 @@ def _kept(row: Mapping[str, Any], cases: Mapping[str, EvalCase], path: Path) -> 
     is_whole = all(isinstance(one.text, str) for one in made)
     prompt = case_files.digest_of(case.question) if case and case.prompt else None
     if case is None or not is_whole or row.get("prompt") != prompt:
-        told = f"{path}: {row.get('id')!r} has no answer or no case, or its case asks something else now"
+        told = f"{path}: {row.get('id')!r} has no answer or no case, or its case has another question now"
         hint = "give the cases that were answered: --cases FILE; or evaluate the adapter again: --adapter"
         raise InputError(told, hint)
     return replace(case, shown=str(row.get("schema_prompt") or ""), answers=made, is_sampled=bool(samples))

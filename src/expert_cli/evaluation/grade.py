@@ -53,11 +53,11 @@ class Permissions:
         """Report the sandbox of programs. Raises InputError, EnvironmentProblem for a case that is not permitted."""
         first = {row.case.starts: row for row in reversed(cases)}
         if (command := first.get("command")) and not self.commands:
-            told = f"{command.where}: this case is judged by a program of its own, {command.case.file_names[0]}"
+            told = f"{command.where}: this case is judged by the program {command.case.file_names[0]}"
             raise InputError(told, "read that program; if you trust it: --allow-commands")
         answer = first.get("answer")
         if answer and not {"syscalls", "namespaces"}.intersection(standing_walls()):
-            told = "answers are programs, and nothing here keeps them from the network (seccomp, network namespaces)"
+            told = "answers are programs, and this system cannot sandbox them (seccomp, network namespaces)"
             if not self.without_walls:
                 hint = "judge them on Linux; if you trust the model: --without-walls"
                 raise EnvironmentProblem(f"{answer.where}: {told}", hint)

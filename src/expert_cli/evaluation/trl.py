@@ -70,7 +70,7 @@ def _row(where: str, number: int, columns: Mapping[str, Sequence[Any]]) -> dict[
         try:
             row = dict(parse_json(columns[WHOLE_CASE][number]))
         except (ValueError, TypeError) as error:
-            told = f"{where}: {WHOLE_CASE}: no JSON object: {error}"
+            told = f"{where}: {WHOLE_CASE}: not a JSON object: {error}"
             raise InputError(told, "write the case's row as JSON text") from error
     kind = verifier(str(row.get("verifier")))
     if kind is None:  # read_case reports it

@@ -113,7 +113,7 @@ def import_config(file: Path, home: Path) -> Imported:
         here = _here(key, value, places)
         why = unfit(_BLOCKS[here[0]], (*here[0], here[1]), here[2]) if here else ""
         if here and here[1] != "quantization" and blocks[here[0]].get(here[1], here[2]) != here[2]:
-            why = "says something else by another key"
+            why = "contradicts another key"
         if here and not why:
             block, name, value_here = here
             blocks[block][name] = value_here

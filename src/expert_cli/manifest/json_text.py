@@ -97,7 +97,7 @@ def parse_json_text(text: str, path: Path) -> JsonText:
         if told := _fault(token):
             faults.append(ManifestIssue(str(path), *place, dotted(key), told))
         if begins and key in places and not _is_comment(key):
-            message = f"key stands twice, first in line {places[key][0]}"
+            message = f"key occurs twice, first in line {places[key][0]}"
             faults.append(ManifestIssue(str(path), *place, dotted(key), message, "keep one of the two"))
         if begins:
             places.setdefault(key, place)

@@ -185,7 +185,7 @@ def _written(value: Any, loc: tuple[str | int, ...]) -> tuple[Path_, Any]:
 def _contradictions(manifest: Manifest) -> Iterator[tuple[Path_, str, str]]:
     """Yield place, message and hint of errors that concern more than one key."""
     if manifest.base_model and manifest.base_models:
-        message = "base_model and base_models are both there"
+        message = "base_model and base_models exclude each other"
         yield ("base_model",), message, "keep base_models (schema 2.0) and remove base_model"
     if not manifest.bases:
         yield ("base_models",), "is missing: no base model is named", ""

@@ -40,7 +40,7 @@ def require_processes(compute: ComputeConfig, count: int) -> None:
                 'choose multi-GPU in accelerate config; "fsdp": true in the manifest shares out the frozen base model',
             )
     if compute.fsdp and count == 1:
-        told = "fsdp: a single process trains, which has nobody to share the base model's weights with"
+        told = "fsdp needs several processes; there is one"
         hint = "start it with torchrun --nproc-per-node N -m expert_cli train ..., or --set training.config.fsdp=false"
         raise InputError(told, hint)
 

@@ -166,6 +166,9 @@ def child_error(name: str, code: int, out: Path, err: Path) -> BaseException:
     except (ValueError, KeyError, TypeError, IndexError):
         message, hint = f"{how_it_ended(code)}: {last_words(err)}", ""
     if code == -9:
-        message, hint = "killed by the system, most likely for want of memory", "a smaller batch_size or max_seq_length"
+        message, hint = (
+            "killed by the system, probably because memory ran out",
+            "a smaller batch_size or max_seq_length",
+        )
         code = TrainingFailed.exit_code
     return _ERRORS.get(code, ExpertError)(f"{name}: {message}", hint)

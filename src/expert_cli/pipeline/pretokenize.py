@@ -75,7 +75,7 @@ def _store_at_url(
     if there.state == "hit" and not force:
         return replace(build(), url=place.url)
     if not put:
-        told = f"{place}: no store that fits; one is built on this machine, and stays there"
+        told = f"{place}: it has no store that fits; one is built and kept on this machine"
         report.warning(f"{told}. pretokenize --output {StoredFolder(run.store_url)} puts it there")
         return build()
     store = build()

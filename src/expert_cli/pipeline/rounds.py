@@ -148,7 +148,7 @@ def parted(settings: RftConfig, seed: int) -> tuple[Cases, Cases, dict[str, Any]
     names, held = list(dict.fromkeys(groups)), {*groups[len(cases) :]}
     if not others:
         if len(names) < 2:
-            told = f"{settings.prompts}: all prompts share one file and one category: none can be held back"
+            told = f"{settings.prompts}: all prompts have the same file and category, so none can be held back"
             raise InputError(told, 'give prompts of several databases, or name their "category"')
         count = max(1, min(len(names) - 1, round(settings.held_back * len(names))))
         held = {*random.Random(seed).sample(names, count)}  # noqa: S311
@@ -235,7 +235,7 @@ class _Steps:
             (low, high), rise = gain["ci95"], gain["difference"]
             self.work.report.info(f"gain      {rise:+.1%} ({low:+.1%} to {high:+.1%})")
             if low <= 0 and settings.stop_without_gain:
-                why = f"a gain of {rise:+.1%} ({low:+.1%} to {high:+.1%}) on held-back prompts is not certain"
+                why = f"a gain of {rise:+.1%} ({low:+.1%} to {high:+.1%}) on held-back prompts is not significant"
                 return judged, records, f"{name}: {why}"
             records[-1]["is_kept"] = True
             judged.append(now)

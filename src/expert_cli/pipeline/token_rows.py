@@ -87,7 +87,7 @@ def _indices(
     before: Indices = told if isinstance(told, dict) else {next(iter(modules)): told}
     if asked != "auto" and _all(before) != set(named):
         has, wants = (" ".join(renderer.spelled(sorted(ids))) or "no token" for ids in (_all(before), named))
-        message = f"the adapter that training goes on from has trained the rows of {has}, {KEY} names {wants}"
+        message = f"the adapter to continue from has trained rows of {has}, but {KEY} names {wants}"
         raise InputError(message, f"leave {KEY} out: it then trains those that it has")
     return before
 

@@ -37,7 +37,7 @@ def laid_out(plan: Plan, inputs: DataInputs, report: Reporter) -> Plan:
     packing = plan.run.loader.packing
     if packing == "off" or not recurrent_layers(meta_base(inputs.source.folder)):
         return plan
-    why = "the base model has layers that carry a state from document to document, which no mask keeps apart"
+    why = "the base model has layers whose state passes from document to document, which no mask can prevent"
     report.warning(f"packing: off instead of {packing}: {why}")
     outcomes = {**plan.decided.outcomes, ("config", "packing"): adjusted(PACKINGS["off"], why)}
     groups = bool(plan.decided.values.group_by_length)
@@ -71,7 +71,7 @@ def require_positions(run: RunConfig, folder: Path, longest: int) -> None:
     if known and "factor" in scaling:
         known = int(float(scaling["factor"]) * float(scaling["original_max_position_embeddings"]))
     if known and longest > known:
-        told = f"a document of {longest} tokens fits max_seq_length {run.data.max_seq_length}, the base model knows {known} "
+        told = f"a document of {longest} tokens fits max_seq_length {run.data.max_seq_length}, but the base model has {known} "
         hint = f"Set training.config.max_seq_length to {known}, or rope_scaling of this base model."
         raise InputError(f"{told}positions (max_position_embeddings)", hint)
 
@@ -131,7 +131,7 @@ def resolve_inputs(run: RunConfig, report: Reporter, located: LocatedData | None
     of_prompts = [name for name in PROMPTING if getattr(run.model, name) not in (None, "", ())]
     if columns.form in ("text", "segments") and of_prompts:
         names = ", ".join(of_prompts)
-        report.warning(f"{names}: rows of whole documents are trained as they are; it stands in later prompts alone")
+        report.warning(f"{names}: whole texts are trained as they are; only prompts of answers get it")
     template = prompt_template(run, tokenizer, columns.input)
     return DataInputs(located, tokenizer, template, FileHashCache(run.store), source)
 

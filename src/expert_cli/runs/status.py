@@ -119,10 +119,10 @@ def standing(file: Path, *, is_complete: bool, command: str = "") -> Ending:
     if state != RUNNING:
         return Ending(UNKNOWN, "not finished", go_on)
     if host != platform.node():
-        return Ending(ELSEWHERE, f"running on {host}, {far}; whether it still does cannot be told from here", go_on)
+        return Ending(ELSEWHERE, f"running on {host}, {far}; whether it is still running is not known here", go_on)
     if lives(told):
         return Ending(RUNNING, f"running as {process}; {far}")
-    return Ending(KILLED, f"killed: {process} is gone without a word; last heard of {far}", go_on)
+    return Ending(KILLED, f"killed: {process} has ended without a message; its last status is {far}", go_on)
 
 
 def _how_far(step: float | None, steps: float | None, stage: str) -> str:

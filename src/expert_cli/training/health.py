@@ -68,7 +68,7 @@ class TrainingHealth:
                 hint = "lower learning_rate, keep max_grad_norm at 1.0, or train in bf16 instead of fp16"
                 raise TrainingFailed(f"the {name} of step {step} is {figure}; {self.documents(step - 1)}", hint)
         if loss == 0.0:
-            hint = "look at these rows: nothing in them is trained, or the model's output is broken"
+            hint = "check these rows: they have no trained token, or the model's output is broken"
             raise TrainingFailed(f"the loss of step {step} is exactly 0.0; {self.documents(step - 1)}", hint)
         if dead := self.gradients.dead_layers(norms):
             told = f"{len(dead)} adapter layers get no gradient at all, {dead[0]} among them (step {step})"

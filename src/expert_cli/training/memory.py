@@ -76,7 +76,7 @@ def out_of_memory(trainer: ExpertTrainer, checkpoints: Path, go_on: str) -> Trai
     elif any(isinstance(module, DequantizedLinear) for module in trainer.model.modules()):
         remedy = {"dequantized_copy": "never"}
     settings = " ".join(f"--set training.config.{key}={value}" for key, value in remedy.items())
-    hint = f"go on: {go_on} {settings}" if remedy else "lower max_seq_length, or choose a smaller base model"
+    hint = f"continue: {go_on} {settings}" if remedy else "lower max_seq_length, or choose a smaller base model"
     return TrainingFailed(f"out of memory at step {trainer.state.global_step + 1}{kept}", hint)
 
 

@@ -15,9 +15,9 @@ from expert_cli.utils.files import FULL, remove
 _CLOSED = (errno.EACCES, errno.EPERM, errno.EROFS)
 _IN_THE_WAY = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG)
 _REMEDIES = {
-    **dict.fromkeys(FULL, "make room"),
-    **dict.fromkeys(_CLOSED, "see that it can be written"),
-    **dict.fromkeys(_IN_THE_WAY, "something else lies at that path: move it away"),
+    **dict.fromkeys(FULL, "free some space"),
+    **dict.fromkeys(_CLOSED, "make it writable"),
+    **dict.fromkeys(_IN_THE_WAY, "something else is at that path: move it away"),
     errno.EIO: "check that disk",
     errno.ENOENT: "was it removed or moved meanwhile?",
 }

@@ -99,8 +99,8 @@ def naming_lost_processes() -> Iterator[None]:
         is_lost = isinstance(error, dist.DistError) or "gloo/transport" in str(error)  # gloo has no class for it
         if world_size() == 1 or not is_lost:
             raise
-        told = f"the connection to another process of this job broke, most likely as that one has ended: {first_line(error)}"
-        hint = "look at what that one says, then go on with --resume auto"
+        told = f"lost the connection to another process of this job, which has probably ended: {first_line(error)}"
+        hint = "read that process's error, then continue with --resume auto"
         raise (EnvironmentProblem if dist.get_rank() == 0 else ExpertError)(told, hint) from error
 
 

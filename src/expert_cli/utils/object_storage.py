@@ -182,6 +182,6 @@ def _problem(error: Exception, url: str, doing: str) -> ExpertError | None:
     if type(error).__name__ == "FileExpired":
         return _replaced(url)
     if isinstance(error, OSError) or type(error).__module__.partition(".")[0] in _LIBRARIES:
-        hint = f"see that it can be reached, and give a key that may {doing} it, as {scheme}'s own programs take it"
+        hint = f"check that it can be reached, and that the credentials for {scheme} may {doing} it"
         return EnvironmentProblem(told, hint)
     return None

@@ -26,8 +26,8 @@ def check_folder(folder: Path) -> list[Path]:
     """
     if not (folder / "config.json").is_file():
         is_adapter = (folder / "adapter_config.json").is_file()
-        told = "is an adapter: name its base model" if is_adapter else "is no model folder: no config.json in it"
-        hint = "A model folder holds config.json and *.safetensors; of a GGUF name the file"
+        told = "is an adapter: name its base model" if is_adapter else "is not a model folder: it has no config.json"
+        hint = "A model folder has config.json and *.safetensors; for a GGUF name the file"
         raise EnvironmentProblem(f"{folder} {told}", hint)
     _refuse_code(folder)
     files = _weights(folder)
@@ -74,7 +74,7 @@ def _weights(folder: Path) -> list[Path]:
         told = f"{folder} holds pickled weights only ({pickled[0]}), which can run code when they are read"
         hint = "Use a model with safetensors, or convert it where you trust it: model.save_pretrained(folder)"
         raise InputError(told, hint)
-    hint = "It was not fetched completely, or has no safetensors: fetch it again, or use another base model"
+    hint = "It is incomplete or has no safetensors: download it again, or use another base model"
     raise EnvironmentProblem(f"{folder} lacks {', '.join(missing[:3])}", hint)
 
 

@@ -50,7 +50,7 @@ def load_base(
         text = config.get_text_config()
         known = getattr(text, "rope_parameters", None) or {}
         if any(isinstance(one, dict) for one in known.values()):
-            told = f"rope_scaling: {text.model_type} has positions of its own for each kind of layer"
+            told = f"rope_scaling: {text.model_type} uses different positions in each kind of layer"
             raise InputError(told, "leave rope_scaling out for this base model")
         text.rope_parameters = {**known, **rope_scaling}
     try:
