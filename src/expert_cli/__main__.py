@@ -1,4 +1,4 @@
-"""`python -m expert_cli`, the form that torchrun and machines without the script on their PATH use."""
+"""The entry point of `python -m expert_cli`, for torchrun and for machines without the script on their PATH."""
 
 from expert_cli.cli import main
 

@@ -25,25 +25,24 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "train": "Train an expert from its manifest.",
-    "pretokenize": "Tokenize an expert's data once; training opens the result.",
-    "evaluate": "Let an expert answer its cases, and judge the answers: queries and programs by running them, "
-    "all else by comparing it.",
-    "audit": "Run the answers of an expert's training rows and cases, and name those that are wrong or useless.",
+    "pretokenize": "Tokenize an expert's data once; training then opens the result.",
+    "evaluate": "Let an expert answer test cases, and judge its answers by running or comparing them.",
+    "audit": "Check an expert's training rows and test cases, and report those that are wrong or useless.",
     "export": "Write an expert as an adapter, a merged model or a GGUF file, with its model card.",
-    "chat": "Ask an expert, once or in a conversation.",
-    "find-datasets": "List the data on this machine: size, last change, which expert names it, and what is missing.",
-    "benchmark": "Watch a training run and say what holds it back; or measure one setting against another.",
-    "report": "Draw a run, or several, as one HTML file that needs no network.",
-    "validate": "Check manifests, and say what every key does on this machine.",
-    "schema": "Print the manifest's JSON Schema, for editors and other programs.",
-    "init": "Make a new expert's folder: a commented manifest, a few rows and a few test cases to replace.",
-    "doctor": "Say whether this machine is ready: what is installed, what works, and how to fix what does not.",
+    "chat": "Ask an expert a question, or have a conversation.",
+    "find-datasets": "List the data sets on this machine: size, last change, the experts that use them, and what is missing.",
+    "benchmark": "Find out what limits a training run, or compare the speed of two settings.",
+    "report": "Write an HTML report of one or several runs, in a single file that needs no network.",
+    "validate": "Check manifests, and show which keys are adjusted or not used on this machine.",
+    "schema": "Print the JSON Schema of manifests, for editors and other programs.",
+    "init": "Create a new expert's folder: a manifest with comments, and a few rows and test cases to replace.",
+    "doctor": "Check whether this machine is ready for training, and how to fix what is not.",
 }
-"""The first line of each command's help; a command is the function of this name in the module of this name."""
+"""The line of each command in the list of commands. A command is a function in the module of the same name in `commands`."""
 
 
 class _Root(TyperGroup):
-    """Knows only a command's name and first line; its module is imported when it is called, so that help is fast."""
+    """Knows only each command's name and line; its module is imported when the command is called, so that help is fast."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -66,7 +65,7 @@ class _Root(TyperGroup):
             raise typer.Abort from error
 
 
-# Without markup: typer's panels would load rich, which takes longer than all else here.
+# Without markup, because typer's panels would load rich, which takes longer than everything else here.
 app = typer.Typer(
     name="expert-cli",
     cls=_Root,
@@ -89,7 +88,7 @@ def command(name: str) -> Any:
             raise EnvironmentProblem("the current folder was removed", "change to another one") from error
         try:
             run(_console(name, as_json=as_json, quiet=quiet), **asked)
-        except ThresholdNotMet as missed:  # the result, with --json one document, has been written
+        except ThresholdNotMet as missed:  # the result (with --json one document) is written already
             raise typer.Exit(missed.exit_code) if as_json else missed from None
 
     (_, *own), (*common, _) = (signature(one, eval_str=True).parameters.values() for one in (run, with_console))
@@ -103,7 +102,7 @@ def command(name: str) -> Any:
 
 
 def _with_help(parameter: Parameter, words: str | None) -> Parameter:
-    """Return a parameter whose options say what they do; they are copied, because commands with other words share them."""
+    """Return a parameter whose options have a help text; they are copied, because commands with other texts share them."""
     options = [copy(option) for option in getattr(parameter.annotation, "__metadata__", ())]
     for option in options:
         option.help = option.help or words
@@ -113,7 +112,7 @@ def _with_help(parameter: Parameter, words: str | None) -> Parameter:
 
 
 def _described(function: Any) -> dict[str, str]:
-    """Return the descriptions of arguments in the docstring of an API function, which are the command's options."""
+    """Return the argument descriptions in an API function's docstring, as help for the options of its command."""
     block = (getdoc(function) or "").partition("Args:\n")[2].partition("\n\n")[0]
     entries = dict(re.findall(r"^    (\w+): (.*(?:\n        .*)*)", block, re.MULTILINE))
     names = re.compile(f"`({'|'.join(entries)})`")
@@ -148,7 +147,7 @@ def root(
 
 
 def main() -> None:
-    """Run the command line; the process exits here with an exit code of docs/INTERFACE.md."""
+    """Run the command line, and exit with one of the exit codes in docs/INTERFACE.md."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # unprintable characters are never an error

@@ -1,16 +1,16 @@
-"""The errors a user can meet, and the exit code of each.
+"""The errors that users can get, and the exit code of each.
 
     ExpertError                1  internal: a bug in expert-cli
     ├── InputError             2  usage, manifest, data
     │   └── ManifestError      2  every fault of one manifest, with line and column
     ├── EnvironmentProblem     3  model, package, GPU, network, disk or another process of the job is missing
-    ├── TrainingFailed         4  not finite, out of memory
-    ├── ThresholdNotMet        5  a threshold asked for was not reached
-    ├── RunLocked              6  the place belongs to another run
+    ├── TrainingFailed         4  a loss or gradient is not finite, memory ran out
+    ├── ThresholdNotMet        5  a threshold that the user set was missed
+    ├── RunLocked              6  the output folder or URL belongs to another run
     ├── IntegrityError         6  a hash, a size, an identity or --locked does not match
-    └── Interrupted      130, 143  stopped by a signal (128 + its number), after saving
+    └── Interrupted      130, 143  stopped by a signal (128 + its number) or a STOP file
 
-The message says what and where with the values, the hint what to do. The library raises them; only cli.py prints them.
+The message says what is wrong and where, with values; the hint what to do. The library raises them; only cli.py prints them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ExpertError(Exception):
         self.message, self.hint = message, hint
 
     def as_json(self) -> dict[str, str | int]:
-        """Return what documents say of a failure."""
+        """Return the error as it is written in JSON documents."""
         return {"exit_code": self.exit_code, "message": self.message, "hint": self.hint}
 
 
@@ -41,7 +41,7 @@ class InputError(ExpertError):
 
 
 class EnvironmentProblem(ExpertError):
-    """The machine lacks something."""
+    """A model, package, GPU, disk, network or process that is needed is missing."""
 
     exit_code = 3
 
@@ -71,21 +71,21 @@ class IntegrityError(ExpertError):
 
 
 CTRL_C, TERMINATED = 130, 143
-"""Exit codes: 128 + the number of SIGINT, of SIGTERM."""
+"""Exit codes: 128 + the number of SIGINT or SIGTERM."""
 
 
 class Interrupted(ExpertError):
-    """A run stopped on request, after saving; the message says what was saved, the hint is the command to continue."""
+    """A run stopped on request. The message says what was saved or lost, the hint is the command to continue, if any."""
 
     def __init__(self, message: str, hint: str, exit_code: int, *, by_signal: bool = True) -> None:
-        """Take the exit code: CTRL_C, for a STOP file too, or TERMINATED."""
+        """Take the exit code: CTRL_C (also for a STOP file) or TERMINATED."""
         super().__init__(message, hint)
         self.exit_code, self.by_signal = exit_code, by_signal
 
 
 @dataclass(frozen=True, order=True)
 class ManifestIssue:
-    """An error in a manifest as in `validate --json`: its place (line and column from 1), and what would be right."""
+    """An error in a manifest, as in `validate --json`: its place (line and column from 1) and a suggested correction."""
 
     file: str
     line: int

@@ -87,7 +87,7 @@ def test_programs_run_behind_walls_and_commands_only_where_they_are_allowed(cli:
     row = {"verifier": "command", "command": "judge.py", "answer": "x"}
     (tmp_path / "commands.jsonl").write_text(json.dumps(row), encoding="utf-8")
     refused = cli("evaluate", "--answers", "commands.jsonl")
-    assert (refused.code, "commands.jsonl:1: this case is judged by a program of its own" in refused.err) == (2, True)
+    assert (refused.code, "commands.jsonl:1: this case is judged by the program" in refused.err) == (2, True)
     assert cli("evaluate", "--answers", "commands.jsonl", "--allow-commands", "--case-timeout", "20").code == 0
 
 

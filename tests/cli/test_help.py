@@ -38,6 +38,7 @@ def test_every_command_has_help_with_an_example(cli: Callable[..., Any], command
     assert done.code == 0
     assert done.err == ""
     assert f"Usage: expert-cli {command}" in done.out
+    assert COMMANDS[command] in " ".join(done.out.split())
     assert f"expert-cli {command}" in done.out.partition("Examples:")[2]
     assert all(f" {option} " in done.out for option in ("--json", "--quiet", "--debug", "--help"))
     assert "<bool>" not in done.out

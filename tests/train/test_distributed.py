@@ -170,7 +170,7 @@ def test_who_is_left_behind_says_so(tmp_path: Path) -> None:
     processes[1].kill()
     told = [process.communicate(timeout=240)[1] for process in processes]
     assert processes[0].returncode == 3, ends(told)
-    assert "the connection to another process of this job broke, most likely as that one has ended: " in told[0]
+    assert "lost the connection to another process of this job, which has probably ended: " in told[0]
     assert "please report it" not in told[0]
     status = read_json(tmp_path / "run" / "status.json")
     assert (status["state"], status["exit_code"]) == ("failed", 3)
@@ -319,7 +319,7 @@ def test_loss_and_gradients_are_those_of_the_whole_model(tmp_path: Path, tied: b
 
 def test_a_single_process_has_nobody_to_share_with() -> None:
     compute = replace(run_blocks.COMPUTE, fsdp=True)
-    with pytest.raises(InputError, match="nobody to share") as refused:
+    with pytest.raises(InputError, match="needs several processes") as refused:
         require_processes(compute, 1)
     assert "torchrun" in refused.value.hint
     require_processes(compute, 2)

@@ -152,7 +152,7 @@ def test_what_cannot_be_judged_is_told_before_the_model_is_loaded(expert: Path, 
     (tmp_path / "cases.jsonl").write_text('{"prompt": "?", "verifier": "command", "command": "judge.py"}')
     heard, served = Heard(), {"endpoint": "http://127.0.0.1:9", "model": "nobody is asked"}
     for how in ({}, served):
-        with pytest.raises(InputError, match="judged by a program of its own"):
+        with pytest.raises(InputError, match="judged by the program"):
             api.evaluate(expert, cases=tmp_path / "cases.jsonl", offline=True, reporter=heard, **how)
     assert not [line for line in heard.said if "loading" in line and str(expert) in line]
 

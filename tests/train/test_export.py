@@ -163,7 +163,7 @@ def test_what_was_written_is_read_again_and_a_failure_leaves_nothing(
         save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
 
     monkeypatch.setattr(PreTrainedModel, "save_pretrained", spoiling)
-    with pytest.raises(IntegrityError, match="what was written is not what was trained"):
+    with pytest.raises(IntegrityError, match="the written model differs from the trained one"):
         exported(expert, tmp_path / "out", merge=True)
     assert [*tmp_path.iterdir()] == []
 
@@ -203,7 +203,7 @@ def test_what_is_not_what_was_trained_is_refused(spoil: Callable[[torch.nn.Modul
     meant = log_probs(model, texts)
     assert compare("merged", model.bfloat16().float(), texts, meant)["max_kl"] < 0.01
     spoil(model)
-    with pytest.raises(IntegrityError, match="what was written is not what was trained"):
+    with pytest.raises(IntegrityError, match="the written model differs from the trained one"):
         compare("merged", model, texts, meant)
 
 

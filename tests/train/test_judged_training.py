@@ -51,7 +51,7 @@ def test_a_command_judges_answers_only_where_it_is_allowed(tmp_path: Path) -> No
     manifest, report = project(tmp_path, cases=cases, **LEARNS), Told()
     (tmp_path / "tests" / "judge.py").write_text("print('{\"correct\": true}')", encoding="utf-8")
     assert train(manifest, report=report).document["samples"] == []
-    assert any("this case is judged by a program of its own" in line for line in report.warnings)
+    assert any("this case is judged by the program" in line for line in report.warnings)
     result = train(manifest, RunOptions(allow_commands=True, overwrite=True))
     assert [sample["right_after"] for sample in result.document["samples"]] == [True]
 

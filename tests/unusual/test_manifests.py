@@ -105,7 +105,7 @@ FAULTS: dict[str, tuple[Change | str | bytes, str, str]] = {
     "missing": ({'training.dataset': MISSING}, "training.dataset", "is missing"),
     "not an object": ({'training.dataset': []}, "training.dataset", r"must be an object, is \[\]"),
     "no base model": ({'base_models': MISSING}, "base_models", "no base model is named"),
-    "both schemas": ({'base_model': {'name': 'x'}}, "base_model", "both there.*keep base_models"),
+    "both schemas": ({'base_model': {'name': 'x'}}, "base_model", "exclude each other.*keep base_models"),
     "adapters at the top": ({'adapters': [{'r': 1}]}, "adapters", r"schema 1\.0"),
     "no data": ({'training.dataset': {}}, D + "path", "no data is named"),
     "no tasks": ({D + "type": 'multi_task'}, D + "tasks", "is missing"),

@@ -68,7 +68,7 @@ def pretokenize(
     from expert_cli.data.store.on_ray import ray_flat_map
     from expert_cli.pipeline.pretokenize import describe, shown_documents, store_for
 
-    put = output is not None  # where a store is written, a manifest does not decide
+    put = output is not None  # only `output` may name a URL to write to
     with ray_flat_map(ray, reporter) if ray else nullcontext(local_flat_map) as flat_map:
         store = store_for(run, replace(inputs, flat_map=flat_map), reporter, verify=verify, force=force, put=put)
     report = describe(run, store)

@@ -134,7 +134,7 @@ def estimate_run(
 
 
 def _with_place(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arguments with the output as a folder, or as text a URL. Raises InputError for one that keeps no run."""
+    """Return arguments with the output as a Path, or a URL as str. Raises InputError for a URL that cannot hold a run."""
     from expert_cli.utils.object_storage import place_of
 
     place = None if arguments["output"] is None else place_of(arguments["output"])

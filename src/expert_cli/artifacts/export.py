@@ -3,7 +3,7 @@
 adapter/ output/  adapter_model.safetensors  adapter_config.json  base_model.json  tokenizer.json   (neither --merge nor --gguf)
 output/  model.safetensors  config.json  tokenizer.json                                             (--merge)
          expert-sql-q8_0.gguf  Modelfile                                                            (--gguf q8_0)
-         README.md  expert.json  generation_config.json, and schema.json: the JSON Schema of answers, where there is one
+         README.md  expert.json  generation_config.json, and schema.json: the JSON Schema of answers, if there is one
 
 base_model.json describes the base model of training; "quantization_config" is in transformers' form.
 """
@@ -47,13 +47,13 @@ from expert_cli.utils.paths import slug
 from expert_cli.utils.reporter import Reporter
 
 PROMPTS, TOKENS = 20, 8
-"""Prompts of the comparison, filled up with training rows; tokens of each answer that are compared."""
+"""Prompts in the comparison, of which missing ones are taken from training rows; tokens of each answer that are compared."""
 MAX_KL, MIN_TOP1 = 1.0, 0.7
-"""Nats; share of places. SmolLM2 after 4 steps, merged in bf16: 0.6, 89 %; a wrong matrix in a tiny model: 1 to 8, 40 %."""
+"""Nats; share of positions. SmolLM2 after 4 steps, merged in bf16: 0.6, 89 %; a wrong matrix in a tiny model: 1 to 8, 40 %."""
 Prompts = Sequence[tuple[str, str]]  # (instruction, input)
 Text = tuple[int, Sequence[int]]  # length of the prompt; ids of prompt and answer
 Agreement = Mapping[str, Any]
-"""Number of `prompts` and `tokens` compared; `top1`: share of places with the same most likely token; `max_kl`: the largest
+"""Number of `prompts` and `tokens` compared; `top1`: share of positions with the same most likely token; `max_kl`: largest
 Kullback-Leibler divergence from the trained model's next-token distribution, in nats.
 """
 
@@ -82,7 +82,7 @@ def save_adapter(
 def describe(
     folder: Path, run: RunConfig, source: LocalModel, by: PromptRenderer, decoding: GenerationConfig, prompt: str
 ) -> None:
-    """Describe base model and prompts in the adapter's configuration and card."""
+    """Describe the base model and the prompts in the adapter's configuration and card."""
     held, compute, rope = run.model.quantization, DTYPES[run.compute.dtype], dict(run.model.rope_scaling)
     quantized, dtype = quantization_arguments(held, compute), weights_dtype(held, compute)
     name = run.model.name if source.kind in ("hub", "package") else source.address
@@ -106,7 +106,7 @@ def describe(
 
 
 def in_words(agreement: Mapping[str, Agreement]) -> list[str]:
-    """Return a line for each form."""
+    """Return the comparison in words, one line for each exported form."""
     words = (
         "{}: the most likely token is the trained model's at {top1:.1%} of {tokens} positions of {prompts} answers; "
     )
@@ -116,7 +116,7 @@ def in_words(agreement: Mapping[str, Agreement]) -> list[str]:
 def export_expert(
     trained: TrainedAdapter, output: Path, prompts: Prompts, report: Reporter, *, merge: bool, gguf: GgufType | None
 ) -> dict[str, Any]:
-    """Export an expert into the new folder `output`, atomically; return the document. prompts: for the comparison."""
+    """Export an expert into the new folder `output`, atomically; return the JSON document. prompts: for the comparison."""
     require_new(output)
     run, adapter = trained.plan.run, trained.origin.adapter
     source = locate_base(run, report)
@@ -154,9 +154,9 @@ def export_expert(
         cards.put_section(card, "Files", [told])
         measured = files.VerifiedFolder.measured(beside).files.items()
         if output.is_dir():
-            output.rmdir()  # empty; Windows cannot rename onto a folder
+            output.rmdir()  # it is empty; Windows cannot rename onto a folder
         for path in (beside, *beside.rglob("*")):
-            path.chmod(0o755 if path.is_dir() else 0o644)  # both are private to the user when created
+            path.chmod(0o755 if path.is_dir() else 0o644)  # files and folder are private to the user when created
         beside.rename(output)
     return {"agreement": agreement, "files": [{"path": name, **entry} for name, entry in measured], **document}
 
@@ -166,8 +166,8 @@ def _write_whole(
 ) -> dict[str, Agreement]:
     """Write the merged model; return its comparison with the trained one.
 
-    The adapter is added in fp32, to the 4-bit weights of training or to the original ones. fp32 and bf16 weights quantize
-    differently in one code of a hundred, so the dtype of training is used, whatever this machine prefers.
+    The adapter is merged in fp32, into the 4-bit weights of training or the original weights. One 4-bit code in a hundred
+    differs between fp32 and bf16 weights, so the dtype of training is used, whatever this machine prefers.
     """
     run, dtype = trained.plan.run, trained.origin.dtype or trained.plan.run.compute.dtype
     is_int4 = run.model.quantization == "int4"
@@ -188,7 +188,7 @@ def _write_whole(
     written: dict[str, Callable[[], Any]] = {}
     if merge:
         report.info("writing the merged model in bf16")
-        # leaves no trace of a quantization in the config
+        # loaded again, so that the config has no trace of a quantization
         plain: Any = experts.load_base_of(_held(run, "none", "bf16"), base)
         plain.load_state_dict({name: value.to(plain.dtype) for name, value in model.state_dict().items()})
         plain.config.use_cache, plain.generation_config = True, experts.expert_files(decoding, renderer)[1]
@@ -235,7 +235,7 @@ def compare(form: str, written: Any, texts: Sequence[Text], meant: torch.Tensor)
 
 @torch.no_grad()
 def log_probs(model: Any, texts: Sequence[Text]) -> torch.Tensor:
-    """Return log-probabilities [places, vocabulary] after each prompt and after each token of its answer."""
+    """Return log-probabilities [positions, vocabulary] after each prompt and after each token of its answer."""
     model.eval()
     found = []
     for prompt, ids in texts:

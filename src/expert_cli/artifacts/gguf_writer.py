@@ -106,7 +106,7 @@ def _add_tokenizer(writer: gguf.GGUFWriter, renderer: PromptRenderer, rows: int)
 
 
 def _rule(tokenizer: TokenizerInfo) -> str:
-    """Return llama.cpp's name of this tokenizer's pre-tokenization. Raises InputError if it is not known here."""
+    """Return llama.cpp's name for this tokenizer's pre-tokenization. Raises InputError if it is not known here."""
     splitter = tokenizer.backend.pre_tokenizer
     if splitter is not None and json.loads(tokenizer.backend.to_str())["model"]["type"] == "BPE":
         known = {rule: found.pre_tokenize_str(_PROBE) for rule in RULES if (found := pre_tokenizer(rule)) is not None}
@@ -117,7 +117,7 @@ def _rule(tokenizer: TokenizerInfo) -> str:
 
 
 def modelfile(gguf_name: str, template: Template, decoding: GenerationConfig, ends: Iterable[str]) -> str:
-    """Return the Modelfile; without a temperature it is greedy. ends: tokens that end an answer."""
+    """Return the Modelfile; without a temperature, decoding is greedy. ends: tokens that end an answer."""
     place = "\ue000"
     text = template.prompt([{"role": "user", "content": place}]).removeprefix(template.bos_token)
     if text.count(place) != 1 or '"""' in text:
@@ -129,7 +129,7 @@ def modelfile(gguf_name: str, template: Template, decoding: GenerationConfig, en
         f"FROM ./{gguf_name}",
         f'TEMPLATE """{text}"""',
         *(f"PARAMETER {name} {value:g}" for name, value in values.items()),
-        # Ollama (parser/parser.go, unquote) strips the quotes and knows no escapes: line feeds and quotes stay as they are
+        # Ollama (parser/parser.go, unquote) strips the quotes but has no escapes: line feeds and quotes are written as they are
         *(f'PARAMETER stop """{stop}"""' for stop in dict.fromkeys((*ends, *decoding.stops))),
     ]
     return "\n".join(lines) + "\n"

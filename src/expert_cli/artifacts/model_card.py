@@ -26,18 +26,18 @@ PROMPT = "Hello"
 """The prompt in the card's examples if there is no better one."""
 _ABSOLUTE = re.compile(r"(?:[A-Za-z]:)?[/\\]")
 _SHOWN, _FOR_ROUTERS = ("description", "license", "tags"), ("routing", "constraints", "perf")
-"""Manifest keys that have another place in the card; keys that other programs read from it."""
+"""Manifest keys that are written elsewhere in the card; beginnings of keys that other programs read from it."""
 
 
 def model_card(plan: Plan, done: Mapping[str, Any] | None, base: str) -> str:
-    """Return the card. done: the result of `fit`, None if the training is unknown; base: address of the base model."""
+    """Return the model card. done: the result of `fit`, None if the training is unknown; base: address of the base model."""
     from huggingface_hub import ModelCardData
 
     manifest, run = plan.loaded.manifest, plan.run
     front: dict[str, Any] = {"base_model": base, "library_name": "peft", "model_name": run.expert}
     front |= {"pipeline_tag": "text-generation", "tags": manifest.tags or None}
-    front |= {"license": str(manifest.license).lower()} if manifest.license else {}  # in the hub's lower case
-    data = ModelCardData(**json.loads(redact(json.dumps(front))))  # later, *** would be invalid YAML
+    front |= {"license": str(manifest.license).lower()} if manifest.license else {}  # in lower case, as on the hub
+    data = ModelCardData(**json.loads(redact(json.dumps(front))))  # later, *** would make the YAML invalid
     rows = [row for row in plan.effects if row.reason == CARD.reason or row.key.startswith(_FOR_ROUTERS)]
     told = {row.key: row.value for row in rows if row.value and not row.key.startswith(_SHOWN)}
     files = ", ".join(short_place(spec.path) for spec in run.data.train)

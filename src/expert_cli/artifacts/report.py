@@ -1,7 +1,7 @@
-"""Draws run directories as one self-contained HTML page: no network, no other file.
+"""Writes an HTML page about one or more run directories, which needs no network and no other file.
 
 The template is page/report.html.j2. uPlot (MIT, page/uplot.js, 51 kB) draws the curves, because it handles long series. Jinja2
-escapes whatever comes from the run, and the page's content security policy forbids loading anything.
+escapes all values from the run, and the page's content security policy forbids loading anything.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from expert_cli.utils.files import write_text
 from expert_cli.utils.text import duration, moment, short_place, shortened
 
 MAX_RUNS, CHARACTERS = 6, 600
-"""Runs with a color each; characters shown of one text."""
+"""Largest number of runs in a report (each has its own color), and of characters shown of one text."""
 
 
 def write_report(run_dirs: Sequence[Path], to: Path) -> list[Ending]:
-    """Draw the runs into the file `to`; return how each ended. Raises InputError: a folder without a run, or too many runs."""
+    """Write the page to the file `to`; return the runs' states. Raises InputError for a folder without a run, or too many."""
     if not 1 <= len(run_dirs) <= MAX_RUNS:
         raise InputError(f"{len(run_dirs)} runs: a report shows 1 to {MAX_RUNS}", "name fewer folders")
     found = [_read_run(metrics.require_run(folder)) for folder in run_dirs]

@@ -1,11 +1,11 @@
 """Decides from measurements what slows a run down, and what to change; pure functions.
 
-Each rule gives the share of time that its cause costs. The largest share wins if it is at least NOTABLE; removing the cause
-can bring at most 1 / (1 - share), and no other factor is ever printed. Spilled memory is checked first, because it slows
-everything else. Without a notable cause the device works all the time: "compute-bound" if settings waste some of its work,
-else "healthy".
+Each rule gives the share of time that its cause costs. The largest share is reported if it is at least NOTABLE: removing its
+cause speeds the run up by at most 1 / (1 - share), and no other factor is ever printed. Spilled memory is checked first, as it
+slows everything else. Without a notable cause the device works all the time: "compute-bound" if settings waste some of its work
+or its load is unknown, else "healthy".
 
-Waiting only costs time while the device idles: of 20 % waiting for data on a GPU that is 95 % busy, 5 % are lost.
+Waiting only costs time while the device is idle: of 20 % waiting for data on a GPU that is 95 % busy, 5 % are lost.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from typing import Any
 from expert_cli.benchmark.evidence import Evidence
 
 NOTABLE = 0.10
-"""Below a tenth of the time no single cause is worth a change: at most 1.11x."""
+"""A cause that costs less than a tenth of the time is not worth a change: the gain would be at most 1.11x."""
 FEWER = 4
-"""How many times rarer saving or evaluating is proposed, which avoids three quarters of its cost."""
+"""The advice is to save or evaluate this many times less often, which avoids three quarters of the cost."""
 RARER = 1 - 1 / FEWER
 ROOM = 0.5
-"""The share of GPU memory that must be free before something is proposed that needs more of it."""
+"""The share of GPU memory that must be free for advice that needs more memory."""
 MOST_ADVICE = 2
 SPILLED_MB = 64.0
-"""Windows keeps some tens of MB of every process in shared memory; more is the model's."""
+"""Windows keeps some tens of MB of every process in shared memory; larger amounts are the model's."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Advice:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What slows the run down, the evidence, and at most two things to change. share: of the time that it costs."""
+    """What slows the run down, the evidence, and at most two things to change. share: the share of time that it costs."""
 
     name: str
     evidence: tuple[str, ...]
@@ -103,7 +103,7 @@ def _data(e: Evidence) -> Diagnosis:
 
 
 def _rare(e: Evidence) -> Iterator[Diagnosis]:
-    """Rare phases, judged over the whole run."""
+    """Yield the diagnoses of checkpoints and evaluations, which are rare, over the whole run."""
     for name, phase, words, remedy in (
         ("checkpointing", "checkpoint", "checkpoints", _fewer_saves),
         ("evaluation", "eval", "evaluation", _fewer_evaluations),
@@ -113,7 +113,7 @@ def _rare(e: Evidence) -> Iterator[Diagnosis]:
 
 
 def _launches(e: Evidence) -> Diagnosis:
-    """The host is too slow: Python between the steps, or launches of single kernels."""
+    """Return the diagnosis of a host that is too slow, in Python between the steps or in launches of single kernels."""
     other, compute = _share(e, "other"), _share(e, "forward", "backward", "captured", "optimizer")
     share, evidence = other, []
     if e.idle is not None:
@@ -188,7 +188,7 @@ def _less_memory(e: Evidence) -> Iterator[Advice]:
 
 
 def _fuller_steps(e: Evidence, share: float) -> Iterator[Advice]:
-    """More work in each launch."""
+    """Yield advice that puts more work into each launch."""
     batch_size, accumulation = (e.settings.get(name) for name in ("batch_size", "gradient_accumulation_steps"))
     if e.settings.get("attention") == "eager":
         yield _set("use_sdpa", "true", "one kernel in place of many", share)
@@ -199,10 +199,10 @@ def _fuller_steps(e: Evidence, share: float) -> Iterator[Advice]:
 
 
 def _cheaper_work(e: Evidence) -> list[Advice]:
-    """Unnecessary work of a busy device, the largest bound first, unknown ones last."""
+    """Return advice against unnecessary work of a busy device, the largest possible gain first, unknown gains last."""
     advice, forward, padding = [], e.shares.get("forward", 0.0), e.padding_share or 0.0
     if e.settings.get("packing") in ("off", None) and padding >= NOTABLE:
-        # a base model with recurrent layers is not packed, though it was asked for
+        # rows of a base model with recurrent layers are not packed, even if requested
         key = "packing" if e.settings.get("packing_asked") in ("off", None) else "group_by_length"
         if e.settings.get(key) is not True:
             advice.append(_set(key, "true", f"{padding:.0%} of the positions are padding", padding))
@@ -215,7 +215,7 @@ def _cheaper_work(e: Evidence) -> list[Advice]:
 
 
 def _batch(e: Evidence, batch: int, why: str, share: float | None) -> Advice:
-    """Another batch size with the same effective batch, if a whole accumulation exists."""
+    """Return the advice to change the batch size, at the same effective batch if a whole accumulation gives it."""
     now, accumulation = e.settings.get("batch_size") or 1, e.settings.get("gradient_accumulation_steps") or 1
     kept, rest = divmod(now * accumulation, batch)
     more = () if rest else (("training.config.gradient_accumulation_steps", str(kept)),)

@@ -23,7 +23,7 @@ class Evidence:
     shares: of the observed steps' time (data, host_to_device, forward, backward, optimizer, checkpoint, eval, other; sum 1).
     run_shares: the same for the whole run, for rare phases. idle, free_memory: shares of the GPU's time and memory. cpu_use:
     the share of the cores used by the run. settings: the blocks loader, optim, compute and watch of run.json, and the packing
-    that was asked for.
+    that was requested.
     """
 
     shares: Mapping[str, float] = field(default_factory=dict)
@@ -52,7 +52,7 @@ def collect_evidence(
     settings = {key: value for name in _BLOCKS for key, value in part(run, "config", name).items()}
     settings["packing_asked"] = part(run, "identity").get("loader.packing")
     samples = [sample for sample in samples if sample.alive is not False]  # the run has ended
-    # beside a run on the CPU, a GPU is used by another program
+    # if the run is on the CPU, only other programs use a GPU
     gpu = [] if settings.get("device") == "cpu" else of_gpu(samples, main_gpu(samples))
     busy, used, total = (mean(values_of(gpu, name)) for name in ("utilization", "memory_used_mb", "memory_total_mb"))
     cpu, cores = mean(values_of(samples, "cpu_percent")), int(number(run, "machine", "cores") or os.cpu_count() or 1)

@@ -34,8 +34,8 @@ _PADDED = (*_PLAIN, "pad_documents=true")
 _UNCHANGED = ("fp16=true", "bf16=false", "use_tf32=false", "gradient_checkpointing=true", "optim=adamw_torch")
 _PRESETS = {"padded": _PADDED, "flattening": _PLAIN, "unoptimized": (*_PADDED, *_UNCHANGED, "dataloader_num_workers=0")}
 PRESETS = {name: tuple(f"training.config.{setting}" for setting in preset) for name, preset in _PRESETS.items()}
-"""Settings that train the same packs with stock layers: each document padded to the longest of its batch; concatenated but
-isolated; and padded as in scripts that nobody has tuned.
+"""Settings that train the same packs with stock layers. padded: documents are padded to the longest of their batch. flattening:
+they are concatenated, but isolated. unoptimized: as padded, with the settings of untuned scripts.
 """
 TOLERANCE = 0.02
 """Losses within this share count as equal: precision and the order of additions differ."""
@@ -70,7 +70,7 @@ class Parity:
 
 
 def mean_loss(curve: Curve, start: float, stop: float) -> float:
-    """Return the mean loss per trained token between two counts of trained tokens; a step at the edge counts in part."""
+    """Return the mean loss per trained token between two counts of trained tokens; a step at the edge counts partly."""
     total, end = 0.0, 0
     for tokens, loss in curve:
         end += tokens
@@ -156,7 +156,7 @@ def as_text(document: Mapping[str, Any]) -> str:
 
 
 def decided(manifest: Path, overrides: Overrides, machine: Machine) -> RunConfig:
-    """Return the plan of a manifest whose data is here. Raises ManifestError, InputError, EnvironmentProblem."""
+    """Return the settings of a manifest's run, whose data must exist. Raises ManifestError, InputError, EnvironmentProblem."""
     run = make_plan(manifest, machine, overrides).run
     require_data(run)
     return run

@@ -1,4 +1,4 @@
-"""Measures short training runs in processes of their own: of this tool, or of the stock Trainer."""
+"""Measures short training runs, each in a separate process."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.statistics import mean_of
 
 STRICT = "training.config.on_oom=error"
-"""A run that changed its settings to fit into memory could not be compared."""
+"""A run that changes its settings to fit into memory cannot be compared."""
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A variant of a run. name: in messages. settings: beside those of all variants."""
+    """A variant of a run. name: in messages. settings: added to those of all variants."""
 
     name: str
     manifest: Path
@@ -99,7 +99,7 @@ def run_in_turn(
     """Run every variant in turn, repeat r with `seed` + r: the order A B B A ... spreads slow drifts evenly.
 
     keeps_going: a variant whose training fails is not repeated; its error is returned under its number. Raises Interrupted at
-    SIGTERM, which by itself would leave the current run behind.
+    SIGTERM, which would otherwise leave the process of the current run behind.
     """
     turns = [(n, repeat) for repeat in range(counts.repeats) for n in range(len(variants))[:: -1 if repeat % 2 else 1]]
     found: list[list[RunMeasurement]] = [[] for _ in variants]

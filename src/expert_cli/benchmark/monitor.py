@@ -1,4 +1,4 @@
-"""Watches a run: finds it, takes samples, reads its log, and says what slows it down."""
+"""Watches a run: finds it, takes samples, reads its log, and reports what slows it down."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class MonitoredRun:
 
 @dataclass
 class MonitorSession:
-    """What was observed. earlier: older metric lines; ended: the run has finished meanwhile."""
+    """The observation of a run. earlier: metric lines from before; ended: the run has finished during it."""
 
     target: MonitoredRun
     samples: list[MonitorSample] = field(default_factory=list)

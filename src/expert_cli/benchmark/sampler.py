@@ -1,4 +1,4 @@
-"""Samples of GPUs, a process and memory; rates are differences from the previous sample."""
+"""Takes samples of GPUs, a process and memory; rates are differences from the previous sample."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class MonitorSample:
 
 
 class Sampler:
-    """Samples this machine and one process (`pid`; None = none). ask_gpus: by default the driver."""
+    """Samples this machine and one process (`pid`; None = none). ask_gpus: returns the samples of GPUs."""
 
     def __init__(self, pid: int | None, ask_gpus: Callable[[], Sequence[GpuSample]] = nvml.sample) -> None:
         """Start the clock and read all counters once."""

@@ -1,4 +1,4 @@
-"""Tries every combination of some settings at the same effective batch, each in a fresh process: which fits and is fastest?"""
+"""Finds the fastest combination of settings that fits, at the same effective batch, each in a fresh process."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ def sweep(
 ) -> dict[str, Any]:
     """Return the document of `benchmark --json`, kind "sweep": the fastest combination first, failed ones last.
 
-    Raises InputError, ManifestError before anything runs; the last error if every combination fails, and at once errors
-    unrelated to the settings.
+    Raises InputError or ManifestError before anything runs, the last error if every combination fails, and errors unrelated to
+    the settings immediately.
     """
     written = decided(manifest, overrides, machine)
     optim = written.optim

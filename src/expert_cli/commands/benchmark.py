@@ -123,7 +123,7 @@ def _watch(console: Console, folder: Path | None, duration: float, interval: flo
 def _show(
     console: Console, document: dict[str, Any], output: Path | None, as_text: Callable[[dict[str, Any]], str], code: int
 ) -> None:
-    """Save and show a result; a missed gate or an interruption is an exit code beside it."""
+    """Save and show a result; exit with `code` after a missed gate or an interruption."""
     if output is not None:
         write_json(output, {"schema_version": SCHEMA_VERSION, "command": "benchmark", **document})
     console.result(document, lambda: console.text(as_text(document)))

@@ -65,7 +65,7 @@ def chat(
 
 
 def _show(talk: Chat, console: Console, prompt: str, input_: str, *, samples: int) -> None:
-    """Write the answers as they come; of several samples the vote."""
+    """Write the answer while it is generated; for several samples, write the votes."""
     if samples <= 1:
         console.stream(talk.answer(prompt, input_))
         return
@@ -81,7 +81,7 @@ def _converse(talk: Chat, console: Console, input_: str, *, samples: int) -> Non
     """Read prompts until an empty line or the end of the input; the first of a conversation gets `input_`."""
     given = input_
     lines: Any = sys.stdin
-    lines.reconfigure(errors="surrogateescape")  # as the command line is read
+    lines.reconfigure(errors="surrogateescape")  # as for the command line
     while True:
         if sys.stdin.isatty():
             console.ask("> ")

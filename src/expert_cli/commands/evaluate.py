@@ -51,7 +51,7 @@ def evaluate(
     without_walls: WithoutWalls = False,
     offline: Offline = False,
 ) -> None:
-    """Let an expert answer test cases and judge its answers: queries and programs are run, other answers are compared.
+    """Let an expert answer test cases, and judge its answers by running or comparing them.
 
     Verifiers: sql, cypher, json, typescript, python, exact, choice, number, regex, contains_all, command. Their keys are
     described in docs/EXPERT_FORMAT.md.

@@ -47,7 +47,7 @@ def find_datasets(
     folder = (experts or next(above, here / "experts")).absolute()
     home = (hf_cache or Path(constants.HF_HOME)).absolute()
     hub, arrow = home / "hub", home / "datasets"
-    if hf_cache is None:  # the hub client's own answer: what is listed is then what training reads
+    if hf_cache is None:  # as the hub client does, so that the list shows what training reads
         hub, arrow = Path(constants.HF_HUB_CACHE), Path(os.environ.get("HF_DATASETS_CACHE", arrow)).absolute()
     rows = list(datasets_here(folder, hub, arrow, console, _current_key))
 
@@ -61,7 +61,7 @@ def find_datasets(
 
 
 def _current_key(manifest: Path, base_model: str) -> str | None:
-    """Return the key that a token store must have now; None where data or tokenizer are not on this machine."""
+    """Return the key that a token store must have now; None if data or tokenizer are not on this machine."""
     from expert_cli.config.plan import make_plan
     from expert_cli.config.resolve import Overrides
     from expert_cli.hardware.machine import inspect

@@ -129,7 +129,7 @@ def _starter(console: Console, name: str, home: Path, kind: StarterKind) -> None
 def _of_rows(
     console: Console, home: Path, source: str, base_model: str | None, columns: Sequence[str], *, offline: bool
 ) -> None:
-    """Make the folder `home` with a manifest for rows, and say what was seen of them; without it where that fails."""
+    """Create the folder `home` with a manifest for the rows, and show what was found in them; remove it after an error."""
     from expert_cli.hardware.machine import inspect
     from expert_cli.manifest.keys.dataset import FieldMapping
     from expert_cli.utils.process_setup import prepare_process

@@ -1,4 +1,4 @@
-"""Finds out where an adapter comes from, by its folder and the run directory around it."""
+"""Finds the origin of an adapter, from its folder and the run directory that contains it."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ CONFIG = "adapter_config.json"
 BASE = "base_model.json"
 """Describes the base model in training: name and hash, quantization, prompt format."""
 EXPERT_CONFIG = "expert.json"
-"""How the expert is asked: `inference/expert_config.py`."""
+"""Settings for asking the expert: `inference/expert_config.py`."""
 
 
 PROMPTING = ("system_prompt", "chat_template", "chat_template_kwargs")
-"""Settings of a run's model that decide how prompts are written, beside `prompt_template`."""
+"""Settings of a run's model that decide how prompts are written, in addition to `prompt_template`."""
 
 
 @dataclass(frozen=True)
 class AdapterOrigin:
-    """An adapter folder and its origin; "" and None for what is unknown (an adapter outside a run directory).
+    """An adapter folder and its origin. Unknown values are "" or None, as for an adapter outside a run directory.
 
     template: the fingerprint of the prompt template. system_prompt: None = not written. chat_template, chat_template_kwargs:
-    the manifest's own, as in `ModelConfig`. quantization: of the base model that an exported adapter is for. store: the token
-    store of its rows. manifest: the file it was trained from, which may be gone. dtype: of training. expert_config: the file
-    that says how it is asked; for a checkpoint, that of its run's adapter. schema_prompt: how training showed databases; None
+    the manifest's own, as in `ModelConfig`. quantization: of an exported adapter's base model. store: the token store of its
+    rows. manifest: the file it was trained from, which may no longer exist. dtype: of training. expert_config: the file with
+    the settings for asking it; for a checkpoint, that of its run's adapter. schema_prompt: how training showed databases; None
     = not at all. sealed: whether its run recorded the files' hashes in COMPLETE.
     """
 
@@ -64,7 +64,7 @@ class AdapterOrigin:
             raise InputError(told, "name the base model it was trained on: --base-model")
 
     def fits_template(self, fingerprint: str) -> bool:
-        """Whether a prompt template may be that of training; files record it without what looks like a secret."""
+        """Whether a prompt template may be that of training; in files, possible secrets are removed from it."""
         return self.template in ("", fingerprint, redact(fingerprint))
 
     @property
@@ -119,7 +119,7 @@ def find_adapter(folder: Path) -> AdapterOrigin:
 
 
 def _require_sealed(run: Path, adapter: Path) -> bool:
-    """Whether a run's COMPLETE records the adapter. Raises IntegrityError if a file differs from it."""
+    """Return whether a run's COMPLETE records the adapter. Raises IntegrityError if a file differs from it."""
     try:
         lines = RunPaths(run).complete.read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -134,7 +134,7 @@ def _require_sealed(run: Path, adapter: Path) -> bool:
 
 
 def _shown(recorded: object) -> SchemaPromptConfig | None:
-    """Return how databases are shown; None if unknown or in another form, which the readers of its file refuse."""
+    """Return how databases are shown; None if unknown or of another form, which the readers of its file refuse."""
     try:
         return TypeAdapter(SchemaPromptConfig).validate_python(recorded)
     except ValidationError:
@@ -168,7 +168,7 @@ def missing_adapter(run: RunConfig) -> list[str]:
 def require_alike(run: RunConfig) -> None:
     """Raise InputError if the adapter to start from does not exist, or has another form than the run's.
 
-    Its layers are compared once the model is loaded (`model.adapter`).
+    Its layers are compared when the model is loaded (`model.adapter`).
     """
     if missing := missing_adapter(run):
         raise InputError(

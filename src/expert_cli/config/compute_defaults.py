@@ -19,7 +19,7 @@ def compute(config: Config, machine: Machine, device: DeviceName, quantization: 
     """Return how a step is computed on this machine."""
     checkpointing, reentrant = _checkpointing(config)
     sharded, unshared = bool(config.use("fsdp")), dict[str, Any]()
-    if sharded:  # without trials and copies
+    if sharded:  # no trial steps and no copies
         why = "fsdp shards the packed weights"
         unshared = {"on_oom": "error", "dequantized_copy": config.put("dequantized_copy", "never", reason=why)}
         why = "fsdp: if memory ran out in one process, the others would wait forever"
@@ -152,7 +152,7 @@ FSDP_OFF = "leave fsdp out: each process then holds the whole base model"
 def sharding_conflicts(
     config: Settings[TrainingConfig], base: Settings[Base], evaluation: EvaluationBlock
 ) -> Iterator[tuple[str, str, str]]:
-    """Yield what fsdp excludes, as (key, what does not go together, remedy): no process has the whole base model."""
+    """Yield settings that exclude fsdp, as (key, message, remedy): no process has the whole base model."""
     if not config["fsdp"]:
         return
     if base["quantization"] == "int8":

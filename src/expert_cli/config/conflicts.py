@@ -24,7 +24,7 @@ from expert_cli.utils.object_storage import is_url
 from expert_cli.utils.paths import is_inside, project_root, store_folder
 
 Clash = tuple[str, str, str]
-"""The key where the error is reported, what does not go together, the remedy."""
+"""The key where the error is reported, the message, and the remedy."""
 
 
 def conflicts(
@@ -71,7 +71,7 @@ def contradictions(merged: Merged) -> list[ManifestIssue]:
 
 
 def _of_rft(merged: Merged, config: Settings[TrainingConfig]) -> Iterator[Clash]:
-    """What rft needs: prompts, and answers to train."""
+    """Yield what method rft lacks: prompts, or answers to train."""
     written = merged.loaded.manifest.training.rft
     if config["method"] != RFT:
         return
@@ -99,7 +99,7 @@ def _of_pairs(config: Settings[TrainingConfig], root: Path) -> Iterator[Clash]:
 
 
 def _of_template(config: TrainingConfig, base: Settings[Base], folders: Sequence[Path]) -> Iterator[Clash]:
-    """The run's own chat template exists, and is the only one."""
+    """Yield errors of `chat_template_path`: the file is unusable, or prompt_template is also written."""
     if config.chat_template_path is None:
         return
     if base["prompt_template"]:
@@ -112,7 +112,7 @@ def _of_template(config: TrainingConfig, base: Settings[Base], folders: Sequence
 
 
 def _of_rope(base: Base) -> Iterator[str]:
-    """What transformers requires of a known form of position scaling."""
+    """Yield an error for each number that transformers requires for this form of RoPE scaling and that is not valid."""
     scaling, kind = base.rope_scaling, base.rope_type
     if not isinstance(scaling, dict) or not kind:
         return
@@ -123,11 +123,11 @@ def _of_rope(base: Base) -> Iterator[str]:
 
 
 def _of_saving(config: TrainingConfig, evaluation: EvaluationBlock) -> Iterator[Clash]:
-    """The value that chooses the best step must be measured, in the right direction."""
+    """Yield errors of saving and evaluating: the metric of the best step must be measured, and greater_is_better must fit."""
     if config.save_strategy == "no" and config.save_every:
         message = f'save_strategy "no" and save_every "{config.save_every}" contradict each other'
         yield "save_every", message, "remove one of the two"
-    is_constant = config.eval_strategy == "no"  # as one asked for
+    is_constant = config.eval_strategy == "no"  # on request: the learning rate stays constant
     is_measured = config.evaluates_loss or evaluation.every_steps or is_constant
     if config.lr_scheduler in BY_EVALUATIONS and not is_measured:
         message = f"lr_scheduler {config.lr_scheduler} needs evaluations, and no key asks for one"

@@ -42,7 +42,7 @@ class ResolvedData:
 def resolve_sources(
     loaded: LoadedManifest, data: Data, root: Path, dataset: str | None, validation: str | None, *, evaluates: bool
 ) -> ResolvedData:
-    """Decide which rows train and which validate, and note in `data` the effects of the manifest's keys.
+    """Decide which rows are for training and which for validation, and note the effects of the manifest's keys in `data`.
 
     `dataset` and `validation` come from the command line; with `dataset` the manifest's validation files are not used. Raises
     InputError or ManifestError for a source of unknown form.
@@ -160,7 +160,7 @@ def _filters(data: Data) -> RowFilters:
 
 
 def _schema_prompt(data: Data, folders: Sequence[Path]) -> SchemaPromptConfig | None:
-    """Return how databases are shown; their files are in the first of `folders` that has any."""
+    """Return how databases are shown; their files are in the first of `folders` that contains any."""
     if data.written.schema_prompt is None:
         return None
     keys = Settings(data.written.schema_prompt)
@@ -241,7 +241,7 @@ def _is_there(place: Path, written: str) -> bool:
 
 
 def _at_url(written: str, spec: SourceSpec, split: str) -> SourceSpec:
-    """The source at a URL. Raises InputError without a bucket; a pattern has a single split."""
+    """Return the source at a URL. Raises InputError without a bucket, and for a split of a pattern as for one of a file."""
     bucket = spec.path.partition("//")[2].partition("/")[0]
     if not bucket or glob.has_magic(bucket):
         raise InputError(f'data source "{written}" names no bucket', "Write it as s3://bucket/folder/rows.jsonl.")
@@ -251,7 +251,7 @@ def _at_url(written: str, spec: SourceSpec, split: str) -> SourceSpec:
 
 
 def refuse_parts_of_a_file(written: str, file: PurePath, split: str, config: str) -> None:
-    """Raise InputError for a split or configuration of a file: it has one split, "train" or that in its name, and slices."""
+    """Raise InputError for a configuration of a file, or for a split other than "train" or the one in its name."""
     if config or (split and split_of(split) not in ("train", named_split(file.stem))):
         part = f'configuration "{config}"' if config else f'split "{split}"'
         told = f'data source "{written}": {file.name} is a file, it has no {part}'
@@ -277,7 +277,7 @@ class Split:
 
     @property
     def rows_needed(self) -> int | None:
-        """Return how many first rows decide the slice; None = all must be counted."""
+        """The number of first rows that decide the slice; None: all rows must be counted."""
         ends = (self.start or "0", self.stop)
         return int(self.stop) if all(end.isdecimal() for end in ends) else None
 
@@ -300,7 +300,7 @@ def parse_split(written: str) -> Split:
 
 
 def split_of(word: str) -> str:
-    """Return the split with this name ("dev" is validation), an unknown name as it is."""
+    """Return the split with this name ("dev" is validation); an unknown name is returned unchanged."""
     return _SPLIT_OF.get(word, word)
 
 
@@ -342,7 +342,7 @@ def format_name(name: str | Path) -> str:
 
 
 def require_apart(data: DataConfig, place: Path, option: str) -> None:
-    """Raise InputError if a place, named by `option`, lies in a folder of rows, and would be read as rows."""
+    """Raise InputError if `place`, given by `option`, is inside a folder of rows: it would be read as rows."""
     for spec in (*data.train, *data.validation):
         if spec.kind == "folder" and is_inside(place, Path(spec.path)):
             raise InputError(f"{place} is inside the data folder {spec.path}", f"give a folder outside of it: {option}")

@@ -1,7 +1,7 @@
-"""Says what every key of a manifest does: a row for each key, with a reason.
+"""Lists the effect of every key of a manifest: one row per key, with a reason.
 
-The code that uses a key notes its effect (`Settings`); for the other keys the declaration has it. A test walks the schema and
-fails for a key with neither.
+The code that uses a key notes its effect (`Settings`); for other keys the declaration contains it. A test goes through the
+schema and fails for a key without either.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Effect:
 class Decided(Merged):
     """The decisions about a manifest's keys for one base model.
 
-    outcomes: by path; ("config", KEY) is for the layer that KEY's value comes from, which `origins` names; ("base", KEY) for
+    outcomes: by path; ("config", KEY) is for the layer that KEY's value comes from (`origins` names it); ("base", KEY) for
     the base model; ("dataset", ...), ("evaluation", ...), ("decoding", ...), ("rft", ...) for these blocks. unwritten: by the
     same paths, the defaults of keys that are not written.
     """
@@ -51,7 +51,7 @@ class Decided(Merged):
 
 
 def effects(text: JsonText, decided: Decided) -> list[Effect]:
-    """Return a row for every key in the file but comments, in the file's order."""
+    """Return a row for every key in the file except comments, in the file's order."""
     is_v1 = "base_models" not in text.value
     found = ((path, value, _outcome(path, value, decided, is_v1=is_v1)) for path, value in leaves(text.value))
     return [Effect(dotted(path), value, **vars(outcome)) for path, value, outcome in found]
@@ -71,7 +71,7 @@ def defaults(decided: Decided) -> list[Effect]:
 
 
 def leaves(value: Any, path: Path_ = ()) -> Iterator[tuple[Path_, Any]]:
-    """Yield every key without further keys below it; lists and JSON Schemas are one key, base models are not."""
+    """Yield every key without keys below it. Lists and JSON Schemas are one key, except lists of base models and adapters."""
     opens_list = path and path[-1] in ("base_models", "adapters") and isinstance(value, list)
     if isinstance(value, dict) and value and path != JSON_SCHEMA:
         for key, member in value.items():
@@ -103,7 +103,7 @@ def _outcome(path: Path_, value: Any, decided: Decided, *, is_v1: bool) -> Outco
 
 
 def _told(outcomes: Outcomes, path: Path_) -> Outcome | None:
-    """Return what is noted for a key, else for the nearest block around it."""
+    """Return the outcome noted for a key, else for the nearest block around it; None if there is none."""
     while len(path) > 1:
         if path in outcomes:
             return outcomes[path]
@@ -125,7 +125,7 @@ def _base_outcome(rest: list[Any], value: Any, decided: Decided, *, chosen: bool
 
 
 def _adapter_outcome(rest: list[Any], value: Any, decided: Decided) -> Outcome:
-    """The effect of an adapter entry: training.config decides, and takes missing values from the first entry."""
+    """Return the effect of an adapter entry: training.config decides, and takes missing values from the first entry."""
     if not rest:
         return EMPTY
     name = OF_ADAPTERS.get(rest[-1], rest[-1])
@@ -161,7 +161,7 @@ def _dataset_outcome(rest: Path_, value: Any, outcomes: Outcomes) -> Outcome:
 
 
 MANY = 4
-"""At least so many keys of a block, with the same effect for the same reason, share one line."""
+"""At least this many keys of a block, with the same effect for the same reason, share one line."""
 
 
 def effects_table(

@@ -77,7 +77,7 @@ def plan_run(manifest: Path, machine: Machine, overrides: Overrides, report: Rep
 
 @dataclass(frozen=True)
 class TrainedAdapter:
-    """An adapter, and the plan by which its base model is loaded. named: whether the user named its manifest."""
+    """An adapter, and the plan for loading its base model. named: whether the user named its manifest."""
 
     plan: Plan
     origin: AdapterOrigin
@@ -87,10 +87,10 @@ class TrainedAdapter:
 def trained_adapter(
     adapter: Path, manifest: Path | None, base_model: str | None, *, offline: bool, quantization: str | None = None
 ) -> TrainedAdapter:
-    """Find an adapter and what it was trained with; an exported one records its base model's quantization itself.
+    """Return an adapter with the plan for its base model. Databases are shown as in training.
 
-    Databases are shown as in training. manifest: default, that of training; base_model: default, that of its run;
-    quantization: default, as in training. Raises InputError without an adapter or manifest, and as `make_plan`.
+    manifest, base_model, quantization: None = as in training; for an exported adapter, the quantization that it records.
+    Raises InputError without an adapter or manifest, and the errors of `make_plan`.
     """
     origin = find_adapter(adapter)
     file = manifest or origin.manifest
@@ -101,7 +101,7 @@ def trained_adapter(
     if (held := quantization or origin.quantization) in get_args(Quantization):
         model = replace(plan.run.model, quantization=cast(Quantization, held))
         plan = replace(plan, run=replace(plan.run, model=model))
-    if origin.knows_system_prompt:  # and so how databases are shown
+    if origin.knows_system_prompt:  # then it is also known how databases are shown
         shown, planned = origin.schema_prompt, plan.run.data.schema_prompt
         shown = replace(shown, databases=planned.databases if planned else "") if shown else None
         plan = replace(plan, run=replace(plan.run, data=replace(plan.run.data, schema_prompt=shown)))

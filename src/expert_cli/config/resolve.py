@@ -1,9 +1,9 @@
-"""Makes a `RunConfig` from manifest, machine and command line. Only this module and the `defaults` know both written and final
+"""Makes a `RunConfig` from manifest, machine and command line. Only this module and `*_defaults.py` know both written and final
 values.
 
-The value of a key comes from, in this order: the command line (`--set` and its short forms), `config` of the chosen base
-model, `training.config`, or the default, which is declared beside the key or computed in `defaults` from other keys and the
-machine.
+The value of a key comes from the first of these that has one: the command line (`--set` and its short forms), `config` of the
+chosen base model, `training.config`, the base model's first adapter entry, the default. Defaults are declared beside the key,
+or computed in `*_defaults.py` from other keys and the machine.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from expert_cli.utils.paths import folder_of_url, project_root, slug, store_fold
 
 @dataclass(frozen=True)
 class Overrides:
-    """Values of the command line; None = not given. device "auto": as in the manifest. output: as text, for URLs."""
+    """Values of the command line; None = not given. device "auto": as in the manifest. output: a str is a URL."""
 
     dataset: str | None = None
     validation: str | None = None
@@ -85,7 +85,7 @@ def _base(loaded: LoadedManifest, index: int) -> Base:
 
 
 def merge(loaded: LoadedManifest, base: Base, index: int | None, overrides: Overrides) -> Merged:
-    """Lay the base model's `config` and the command line over `training.config`, with old names converted."""
+    """Merge, later over earlier: adapter entry, `training.config`, base model's `config`, command line; convert old names."""
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
 
@@ -94,7 +94,7 @@ def merge(loaded: LoadedManifest, base: Base, index: int | None, overrides: Over
             name = TrainingConfig.old_names.get(key, key)
             if value is not None:
                 values[name], origins[name] = value, origin
-            elif name == "save_total_limit" and values.pop(name, None):  # null keeps all; of other keys it says nothing
+            elif name == "save_total_limit" and values.pop(name, None):  # null: keep all; for other keys: not written
                 origins[name] = origin
 
     if base.adapters:
@@ -128,8 +128,8 @@ def decide(
 ) -> tuple[RunConfig, Decided]:
     """Return a run, and the effect of every key of the manifest in it.
 
-    index: for this base model of the manifest, whatever `overrides` says. Raises ManifestError for settings that exclude each
-    other, InputError for an option, EnvironmentProblem for a device.
+    index: decide for this base model of the manifest, not for that of `overrides`. Raises ManifestError for settings that
+    exclude each other, InputError for an option, EnvironmentProblem for a device.
     """
     base, chosen = choose_base(loaded, overrides.base_model) if index is None else (_base(loaded, index), index)
     merged = merge(loaded, base, chosen, overrides)

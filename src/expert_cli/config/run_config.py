@@ -1,6 +1,6 @@
-"""The complete, frozen settings of a run: no defaults left open, every path absolute.
+"""The complete, frozen settings of a run: no default is left open, and every path is absolute.
 
-`config.resolve` makes it from a manifest; all other code reads it, and decides none of it again.
+`config.resolve` makes them from a manifest; all other code only reads them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SourceKind = Literal["file", "folder", "files", "hub", "url"]
 Deduplicate = Literal["off", "row", "answer"]
 Layout = Literal["packed", "padded", "rows"]
 OF_TURNS = ("role", "content", "roles")
-"""Keys of a mapping for the turns of conversations, not for columns."""
+"""Fields of `ColumnMapping` that are about the turns of conversations, not about columns."""
 
 AUTO = "auto"
 """`--resume auto`: continue from the newest intact checkpoint in the output folder."""
@@ -68,8 +68,8 @@ class SourceSpec:
 class ColumnMapping:
     """Which columns have which role; "" = not named. If none is named, columns are recognized by their usual names.
 
-    database: names a row's database, in addition to the others. role, content: keys of a turn, not columns; roles: (value of
-    that key, the role it means).
+    database: the column that names a row's database, in addition to the others. role, content: keys of a turn, not columns.
+    roles: pairs (value of the role's key, the role that it means).
     """
 
     instruction: str = ""
@@ -102,7 +102,7 @@ class RowFilters:
     max_chars: int | None = None
 
     def reason(self, length: int) -> str:
-        """Return why a row of so many characters is left out; "" = it is not."""
+        """Return why a row of this length in characters is left out; "" if it is kept."""
         if length < self.min_chars:
             return f"shorter than {self.min_chars} characters"
         if self.max_chars is not None and length > self.max_chars:
@@ -111,7 +111,7 @@ class RowFilters:
 
     @property
     def repeated(self) -> str:
-        """Why a repeat is left out; "" = it is not."""
+        """Why a repeated row is left out; "" if it is kept."""
         return {"row": "repeated", "answer": "repeated answer", "off": ""}[self.deduplicate]
 
 
@@ -163,8 +163,8 @@ class ModelConfig:
 class RunConfig:
     """All settings of one run.
 
-    `store`: the folder with token stores, each in a folder named by its key; for stores in object storage that is `store_url`,
-    and `store` this machine's copy. `origins`: for every key of `training.config` where its value came from. `sample_answers`:
+    `store`: the folder with token stores, each in a folder named by its key. For stores in object storage, `store_url` is their
+    URL, and `store` the local copy. `origins`: where the value of every key of `training.config` came from. `sample_answers`:
     number of prompts answered before and after training. `rft`: None for a single training.
     """
 

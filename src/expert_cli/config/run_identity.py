@@ -1,4 +1,4 @@
-"""Compares runs by what they are made of: `--locked RUN.json` and `--resume`."""
+"""Compares runs by their contents and settings, for `--locked RUN.json` and `--resume`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ IGNORED_ON_RESUME = (
     "compute.capture",
     "processes",
 )
-"""May differ in a resumed run: how batches are loaded, what memory holds, how many processes share a step's packs."""
+"""May differ in a resumed run: how batches are loaded, how memory is used, how many processes share a step's packs."""
 MICRO_BATCH = ("batch_size", "gradient_accumulation_steps")
 """How the packs of an optimizer step are split; their product must not differ."""
 PROGRAMS = ("code", "versions")
@@ -65,13 +65,13 @@ def settings_of(run: RunConfig) -> dict[str, Any]:
 
 
 def begun_as(before: Mapping[str, Any], now: Mapping[str, Any], drift: Collection[str]) -> dict[str, Any]:
-    """Return the identity of this run; if it continues `before`, with the number of processes that began that one."""
+    """Return the identity of this run; if it continues `before`, with the number of processes that began that run."""
     goes_on = before and not _changed(before, now, drift)
     return {**now, "processes": before["processes"]} if goes_on else dict(now)
 
 
 def _best_model(watch: LogSaveEvalConfig) -> dict[str, Any] | None:
-    """Return what decides which step's adapter is kept and early stopping; None if it is the last one."""
+    """Return the settings that decide on the best step and on early stopping; None if the last step is kept."""
     if not (watch.load_best_model_at_end or watch.early_stopping_patience):
         return None
     not_of_it = ("logging_", "save_", "report_")
@@ -87,7 +87,7 @@ def code_sha256() -> str:
 
 
 def require_same(path: Path, now: Mapping[str, Any], report: Reporter) -> None:
-    """Raise IntegrityError for every difference from a recorded identity; changed programs are only reported."""
+    """Raise IntegrityError for differences from the identity in a run.json; changed library versions are only reported."""
     before = part(read_json(path), "identity")
     if not before:
         raise InputError(f"--locked {path}: is not a run.json of expert-cli", "name run.json of a run directory")
@@ -118,7 +118,7 @@ def require_goes_on(
 
 
 def _changed(before: Mapping[str, Any], now: Mapping[str, Any], drift: Collection[str]) -> list[str]:
-    """The differences between two runs, without those that a resumed run may have."""
+    """Return the differences between two runs, without those that a resumed run may have."""
     split = [f"optim.{key}" for key in MICRO_BATCH]
     products = {math.prod(run.get(key, 0) for key in split) for run in (before, now)}
     # rows of similar length are grouped by micro-batch
@@ -145,7 +145,7 @@ def _tell(where: Path, before: Mapping[str, Any], now: Mapping[str, Any], report
 
 
 def _flat(identity: Mapping[str, Any]) -> dict[str, Any]:
-    """Return every key with its value, those of the store's block as "store.filters"."""
+    """Return every key with its value; keys of the store's block get the form "store.filters"."""
     store = part(identity, STORE)
     rest = {name: value for name, value in identity.items() if name != STORE}
     return rest | {f"{STORE}.{name}": value for name, value in store.items()}

@@ -53,7 +53,7 @@ class Settings(Generic[Block]):
         return self.put(key, self[key])
 
     def put(self, key: str, value: Any, effect: str = "", reason: str = "") -> Any:
-        """Return the value decided for a key, and note its effect; with a reason why it differs from what is written."""
+        """Return the value decided for a key, and note its effect. reason: why it differs from the written value."""
         effect = effect or declared(type(self.written), key).effect_of(value, self)
         self.outcomes[(key,)] = adjusted(effect, reason) if reason else applied(effect)
         self._decided[key] = value
@@ -64,7 +64,7 @@ class Settings(Generic[Block]):
         self.outcomes |= {(key,): not_used(reason) for key in keys}
 
     def unwritten(self) -> dict[Path_, Unwritten]:
-        """Return those unwritten keys whose declaration has a default with a reason."""
+        """Return the value and the reason of every decided, unwritten key whose declaration gives a reason."""
         block = type(self.written)
         keys = [key for key in block.model_fields if key in self._decided and getattr(self.written, key) is None]
         told = {key: declared(block, key) for key in keys}
@@ -95,7 +95,7 @@ OF_ADAPTERS = {"type": "adapter_type", "r": "rank"}
 class Merged:
     """The merged values and where each came from.
 
-    base: the base model, at `index` of the manifest; None for one that is not listed. dropped: keys of `training.config` that
+    base: the base model. index: its position in the manifest; None if it is not listed. dropped: keys of `training.config` that
     an option of the command line replaces, with that option.
     """
 
@@ -124,7 +124,7 @@ class Merged:
 
 
 def adapter_block(adapter: Adapter) -> dict[str, Any]:
-    """Return an adapter entry under the names of `training.config`, which it repeats."""
+    """Return the values of an adapter entry under the names that they have in `training.config`."""
     kind = adapter.type if adapter.type in get_args(AdapterType) else None
     named = {"adapter_type": kind, "rank": adapter.r or adapter.rank}
     named |= {name: getattr(adapter, name) for name in ("alpha", "dropout", "target_modules")}
@@ -144,6 +144,6 @@ def read_chat_template(path: Path) -> str:
 
 
 def place_of(written: str, folders: Sequence[Path]) -> Path:
-    """Return an absolute path in the first of `folders` that has it, else in the first. Backslashes separate folders."""
+    """Return an absolute path: in the first of `folders` that has it, else in the first. Backslashes separate folders."""
     places = [(folder / written.replace("\\", "/")).absolute() for folder in folders]
     return next((place for place in places if place.exists()), places[0])

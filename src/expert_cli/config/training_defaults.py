@@ -1,4 +1,4 @@
-"""Decides the settings of training, logging, saving, evaluating, rft and decoding, with the defaults that depend on others."""
+"""Decides the settings of training, logging, saving, evaluating, rft and decoding, with defaults that depend on other keys."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def model(base: Settings[Base], config: Config, folders: Sequence[Path] = (Path(
 
 
 def _sha256(base: Settings[Base]) -> str:
-    """Return the expected hash of the weights, "" for none: manifests in the wild contain placeholders like "abc123..."."""
+    """Return the expected hash of the weights, "" for none: published manifests contain placeholders like "abc123..."."""
     digest = (base.written.sha256 or "").strip().lower().removeprefix("sha256:")
     if re.fullmatch(r"[0-9a-f]{64}", digest):
         base.use("sha256")
@@ -140,7 +140,7 @@ def loader(config: Config, device: DeviceName) -> LoaderConfig:
 
 
 LEAST_KEPT = 2
-"""The newest checkpoint may be damaged by a crash of the machine."""
+"""Least number of checkpoints to keep: a crash of the machine may damage the newest one."""
 
 
 def log_save_eval(config: Config, evaluation: Settings[EvaluationBlock]) -> LogSaveEvalConfig:
@@ -239,7 +239,7 @@ def _limit(config: Config, *, writes: bool) -> int | None:
 
 
 def _best(config: Config, *, by_loss: bool) -> dict[str, Any]:
-    """Return what the best step is chosen by, and settings that depend on it."""
+    """Return the metric that chooses the best step, and the settings that depend on it."""
     loads, patience = config.use("load_best_model_at_end"), config.written.early_stopping_patience or 0
     config.put("metric_for_best_model", EVAL_LOSS if by_loss else EXECUTION_ACCURACY)
     config.put("greater_is_better", not by_loss)
@@ -289,7 +289,7 @@ def decoding(written: Decoding) -> Settings[Decoding]:
 
 
 def known_grammar(written: Decoding) -> GrammarType | None:
-    """Return the grammar that answers are held to; None for free text."""
+    """Return the grammar that answers must follow; None for free text."""
     known: tuple[GrammarType, ...] = get_args(GrammarType)
     return next((name for name in known if written.use_grammar and name == written.grammar_type), None)
 

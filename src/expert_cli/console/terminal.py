@@ -1,6 +1,6 @@
 """Writes all output: data to stdout, messages and progress to stderr.
 
-The library only knows the `Reporter` protocol; a command creates a `Console` and passes it on.
+The library only uses the `Reporter` interface; a command creates a `Console` and passes it on.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ SCHEMA_VERSION = 1
 
 
 def wants_style(stream: TextIO | None) -> bool:
-    """Whether to write colors and live bars: only to a terminal, and not if NO_COLOR is set."""
+    """Return whether to write colors and live bars: only to a terminal, and not if NO_COLOR is set."""
     return stream is not None and stream.isatty() and not os.environ.get("NO_COLOR")
 
 
 class _Stream(rich.console.Console):
-    """A stream without markup or emoji codes. It becomes silent when its reader is gone."""
+    """An output stream without markup or emoji codes. It becomes silent when its reader is gone."""
 
     def __init__(self, *, stderr: bool) -> None:
         plain = not wants_style(sys.stderr if stderr else sys.stdout)
@@ -47,7 +47,7 @@ class _Stream(rich.console.Console):
         self.print(Text(text, style), soft_wrap=True, end=end)
 
     def data(self, text: str) -> None:
-        """Write text unchanged: rich would expand its tabs."""
+        """Write text unchanged, because rich would expand its tabs."""
         try:
             with naming(Path("standard output")):
                 self.file.write(text)
@@ -56,7 +56,7 @@ class _Stream(rich.console.Console):
             self.on_broken_pipe()
 
     def table(self, title: str, columns: list[str], rows: list[list[str]]) -> None:
-        """Write a table: in a terminal fitted to its width, elsewhere each row as a line, cells two blanks apart."""
+        """Write a table: in a terminal fitted to its width, otherwise one line for each row, with cells two blanks apart."""
         rows = [[clean(cell) for cell in row] for row in rows]
         if not (self.is_terminal and rows):
             self.words("\n".join([clean(title), *aligned(columns, rows)]))
@@ -73,12 +73,12 @@ class _Stream(rich.console.Console):
     def on_broken_pipe(self) -> None:
         """Continue without a reader: `train | head` must not end the training."""
         self.quiet = True
-        self.file = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115  held until the process ends
+        self.file = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115  kept open until the process ends
         os.dup2(self.file.fileno(), (sys.stderr if self.stderr else sys.stdout).fileno())
 
 
 class Console(Reporter):
-    """Writes to the terminal: live bars if it is one, else plain lines.
+    """Writes the output of a command: live bars in a terminal, else plain lines.
 
     as_json: stdout gets one JSON document and nothing else. quiet: only warnings, errors and results.
     """
@@ -101,9 +101,9 @@ class Console(Reporter):
         self._err.words(f"warning: {clean(text)}", "yellow")
 
     def fail(self, message: str, hint: str, exit_code: int) -> None:
-        """Write an error: a line with what and where, a line with what to do; with --json also the failure document."""
+        """Write an error: a line with what and where, a line with what to do; with --json only the failure document."""
         if self.as_json:
-            with suppress(OSError):  # writing documents may be what failed
+            with suppress(OSError):  # the error may be that a document could not be written
                 self.document({"error": {"exit_code": exit_code, "message": message, "hint": hint}})
                 return
         first, *rest = failure_lines(message, hint)

@@ -1,7 +1,7 @@
-"""Chooses the columns with question and answer, by the names of the first rows' columns, never by their contents.
+"""Chooses the columns of question and answer by the column names of the first rows, never by their contents.
 
-If the manifest names instruction and response, no other column is recognized; a mapping with fewer names is completed by the
-usual ones. `BadRow` is a value that its column must not have; its reason has the same words for every such row.
+If the manifest names instruction and response, no other column is recognized, except chat_template_kwargs. If it names fewer,
+the usual names complete them. `BadRow` is raised for a value that its column must not have; such rows get the same message.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ USUAL_NAMES = {
     "messages": ("messages", "conversations", "conversation"),
     **{name: (name,) for name in ("text", "tools", "system", "chat_template_kwargs", "segments")},
 }
-"""The usual column names, preferred ones first; two columns that could be the response are an error."""
+"""The usual column names of each role, preferred ones first. Two columns that could be the response are an error."""
 Form = Literal["messages", "text", "segments", "pair"]
 MEDIA = ("image", "images", "pixel_values", "audio", "audios", "video", "videos")
-"""Columns that rows for a text model lack, or leave empty."""
+"""Columns that rows for a text model must lack or leave empty."""
 _OTHER_TASKS = {
     "chosen rejected": "preferences, of a right and a wrong answer (DPO)",
     "completion label": "answers that are judged right or wrong (KTO)",
@@ -40,7 +40,7 @@ _OTHER_TASKS = {
         for label in ("label", "labels")
     },
 }
-"""Columns that belong to another task, and what such rows are: refused unless field_mapping names columns."""
+"""Columns of other training tasks, and what their rows contain. They are refused unless field_mapping names columns."""
 FORMS: dict[Form, tuple[str, ...]] = {
     "messages": ("messages", "tools", "system", "chat_template_kwargs"),
     "text": ("text",),
@@ -52,7 +52,7 @@ FORMS: dict[Form, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns that are read, by role; "" = none. database: names the database of a pair. media: must be empty."""
+    """The column that is read for each role, "" for none. database: it names a pair's database. media: must be empty."""
 
     form: Form
     instruction: str = ""
@@ -77,7 +77,7 @@ class Columns:
 
 
 def choose_columns(names: Sequence[str], mapping: ColumnMapping, where: str) -> Columns:
-    """Choose the columns among `names`. where: the rows that have them. Raises InputError if the choice is not clear."""
+    """Choose the columns among `names`. where: the source, for messages. Raises InputError if the choice is not clear."""
     named = {role: find_column(column, names) or column for role, column in mapping.columns().items()}
     if len(names) == 1 and names[0] not in named.values() and (mark := re.search("[;\t|]", names[0])):
         told = (
@@ -117,7 +117,7 @@ def _form(named: Mapping[str, str], usual: Mapping[str, list[str]]) -> Form:
         several = "; ".join(" and ".join(of_form) for of_form in FORMS.values() if not set(roles).isdisjoint(of_form))
         told = f'"field_mapping" names {" and ".join(roles)}, which belong to different kinds of rows'
         raise InputError(told, f"Keep one of: {several}.")
-    # "text" is the last usual name of an instruction: where it comes first, there is no better instruction
+    # "text" is the last usual name of an instruction. If it comes first, there is no better instruction column.
     is_document = usual["instruction"][:1] == usual["text"][:1] and not (usual["response"] or usual["input"])
     is_there = {
         "messages": bool(usual["messages"]),
@@ -142,7 +142,7 @@ def _pair(named: Mapping[str, str], usual: Mapping[str, list[str]], names: Seque
 
 
 def _name_them(instruction: str = "", response: str = "") -> str:
-    """Return what to write in the manifest where the choice is not clear."""
+    """Return the hint that says what to write in the manifest if the choice is not clear."""
     named = {
         "instruction": instruction or "<column of the question>",
         "response": response or "<column of the answer>",
@@ -155,7 +155,7 @@ class BadRow(Exception):
 
 
 def field_of(fields: Mapping[str, Any], key: str, kind: type[T], what: str, label: str = "") -> T:
-    """Return a field of this type. what: the type in words; label: name of the field if not its key. Raises BadRow."""
+    """Return a field of the type `kind`. what: the type in words; label: the field's name in messages. Raises BadRow."""
     label = label or f'"{key}"'
     value = fields.get(key)
     if value is None:
@@ -171,7 +171,7 @@ def optional_text(fields: Mapping[str, Any], key: str) -> str:
 
 
 def text_of(fields: Mapping[str, Any], key: str, label: str = "", *, may_be_blank: bool = True) -> str:
-    """Return a text field. label: its name if not its key. Raises BadRow."""
+    """Return a text field. label: its name in messages, by default its key. Raises BadRow."""
     value = field_of(fields, key, str, "text", label)
     if not is_unicode(value):
         raise BadRow(f"{label or json_text(key)} is not Unicode text (half of a surrogate pair)")
@@ -186,7 +186,7 @@ def is_unicode(text: str) -> bool:
 
 
 def is_blank(text: str) -> bool:
-    """Whether a text is invisible: white space, or characters such as U+200B."""
+    """Whether a text has no visible character, only white space or characters such as U+200B."""
     said = text.strip()
     return not said or not (said.isascii() or any(map(str.isprintable, said)))
 
@@ -202,7 +202,7 @@ def parsed(value: object, label: str) -> Any:
 
 
 def require_json(value: object, label: str) -> None:
-    """Raise BadRow for a value that JSON cannot represent, as Parquet may contain: chat templates need JSON."""
+    """Raise BadRow for a value that JSON cannot represent (Parquet may contain some), because chat templates need JSON."""
     try:
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, TypeError, RecursionError) as error:  # including half of a surrogate pair

@@ -1,7 +1,7 @@
 """Describes a database, or the CREATE TABLE statements of an input, in the prompt of a question.
 
-The question's words alone decide which tables, columns and values are shown. Reading is limited by rows and by steps of
-SQLite's virtual machine, never by time, so the same database always gives the same prompt.
+The words of the question (in training also of the answer) decide which tables, columns and values are shown. Reading is limited
+by rows and by steps of SQLite's virtual machine, never by time, so the same database always gives the same prompt.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from expert_cli.errors import InputError
 from expert_cli.manifest.keys.schema_prompt import SchemaPromptConfig
 from expert_cli.utils.files import stamp
 
-MOST_ROWS = 20_000  # of each table, the first ones; values further down are not found
-MOST_STEPS = 300_000_000  # of SQLite's virtual machine, for the values of a database
+MOST_ROWS = 20_000  # read from the beginning of each table; values in later rows are not found
+MOST_STEPS = 300_000_000  # steps of SQLite's virtual machine to read the values of a database
 CREATE = re.compile(r"\bCREATE\s+(?:TEMP(?:ORARY)?\s+)?(?:TABLE|VIEW)\b(?!\s+[\"`\[]?sqlite_)", re.IGNORECASE)
 _LEADING = re.compile(r"\A(?:\s|--[^\n]*|/\*.*?\*/)+", re.DOTALL)  # white space and comments
-_DENIED = dict.fromkeys((sqlite3.SQLITE_SELECT, sqlite3.SQLITE_ATTACH), sqlite3.SQLITE_DENY)  # of a text
+_DENIED = dict.fromkeys((sqlite3.SQLITE_SELECT, sqlite3.SQLITE_ATTACH), sqlite3.SQLITE_DENY)  # in a text
 _COLUMNS = r"""SELECT t.name, c.name, type, pk FROM (
   SELECT rowid AS place, name FROM sqlite_master
   WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\_%' ESCAPE '\' ORDER BY place LIMIT 2000
@@ -36,18 +36,17 @@ FROM sqlite_master AS t, pragma_foreign_key_list(t.name) AS k WHERE type = 'tabl
 _VALUES = """SELECT value FROM (SELECT {column} AS value FROM {table} LIMIT {rows})
 WHERE typeof(value) IN ('text', 'integer', 'real') AND length(value) BETWEEN 1 AND 60
 GROUP BY value ORDER BY count(*) DESC, min(value) LIMIT {most}"""
-_NOT_SHOWN = re.compile(r"\ufffd|\*/|^ *$")  # invalid UTF-8; the end of a comment; nothing
+_NOT_SHOWN = re.compile(r"\ufffd|\*/|^ *$")  # invalid UTF-8, the end of a comment, blanks only
 _PLURAL = re.compile("(?<=...ss)es$|(?<=...[cs]h)es$|(?<=...x)es$|(?<=...)(?<!s)s$")
 _STOP = """a about above after all also am an and any are as at be been before being below between both but by can did do does
     each else every find for from get give had has have having he her him his how i if in into is it its itself least less
     list many me more most much my no nor not number of on one only or order other our out over per please return same she
     show shown so some tell than that the their them then there these they this those through to together two under up
     us use used uses using was we were what when where which while who whom whose why will with you your"""
-_STOP_WORDS = frozenset(_STOP.split())  # words that alone name nothing
+_STOP_WORDS = frozenset(_STOP.split())  # words that alone name no table, column or value
 _NAME_OR_TEXT = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|`[^`]*`|\[[^\]]*\]|[^\W\d]\w*")
 HEADING = "Tables:"
-# SQLite recognizes types by parts of their names.
-_SHORT_TYPES = {
+_SHORT_TYPES = {  # SQLite recognizes types by parts of their names
     "int": "int",
     **dict.fromkeys(("char", "clob", "text", "string"), ""),
     **{name: name for name in ("bool", "date", "time", "blob")},
@@ -59,8 +58,8 @@ _SHORT_TYPES = {
 class Table:
     """A table or view: its columns with their declared types, and its references.
 
-    foreign_keys: other tables, each with the referenced columns by this table's ("": its primary key, if there is one).
-    joined: by a foreign key in either direction. values: of each column as SQL literals, the most frequent first.
+    foreign_keys: each referenced table, with its columns by this table's ("": not named, and it has no primary key). joined: by
+    a foreign key in either direction. values: the values of each column as SQL literals, the most frequent first.
     """
 
     name: str
@@ -73,17 +72,17 @@ class Table:
 
 @dataclass(frozen=True)
 class Database:
-    """Tables by name, in order. places: where a text occurs, as (table, column, text), by the stems of its words."""
+    """Tables by name, in order. places: the (table, column, text) of each text in them, by the stems of its words."""
 
     tables: dict[str, Table]
     places: dict[str, list[tuple[str, str, str]]] = field(default_factory=dict)
 
     def matches(self, question: str) -> dict[tuple[str, str], list[str]]:
-        """Return the values of each (table, column) that occur in a question, the longest first; none within a longer one."""
+        """Return the values that a question contains, by (table, column), the longest first; none inside a longer one."""
         words = text_words(question)
         found: dict[tuple[str, str], set[tuple[int, bool, str]]] = defaultdict(set)
         taken: set[int] = set()
-        for count in range(min(8, len(words)), 0, -1):  # of words
+        for count in range(min(8, len(words)), 0, -1):  # number of words
             hits: set[int] = set()
             for at in range(len(words) - count + 1):
                 span = set(range(at, at + count))
@@ -98,7 +97,7 @@ class Database:
 
 
 def read_file(file: Path) -> Database:
-    """Return the tables of an SQLite file with their texts, cached until the file changes. Raises InputError for no table."""
+    """Return the tables of an SQLite file with values, cached until the file changes. Raises InputError if it has none."""
     if not file.is_file():
         raise InputError(f"{file}: no such file", "name an SQLite database")
     return _read_file(file, *stamp(file))
@@ -120,7 +119,7 @@ def _read_file(file: Path, *_stamp: int) -> Database:
 
 @lru_cache(maxsize=256)
 def read_text(text: str) -> Database:
-    """Return the tables that a text creates. Raises InputError for no table, or a statement that SQLite refuses."""
+    """Return the tables that a text creates. Raises InputError if it creates none, or SQLite refuses a statement."""
     start = CREATE.search(text)
     if start is None:
         raise InputError("the input has no CREATE TABLE", "give the tables, or the database")
@@ -210,11 +209,11 @@ def text_words(text: str) -> list[str]:
 _STOPPED = frozenset(map(stem, _STOP_WORDS))
 
 
-# What a question is shown --------------------------------------------------------------------------------------------
+# The description of a database for a question -------------------------------------------------------------------------
 
 
 def schema_prompt(settings: SchemaPromptConfig, question: str, input_: str, file: Path | None, answer: str = "") -> str:
-    """Return the database's description for a question, with `answer`'s tables. file None: CREATE TABLEs in the input."""
+    """Return a database's description for a question. file None: tables of the input. answer: its tables are shown, too."""
     database = read_text(input_) if file is None else read_file(file)
     stems = frozenset(map(stem, text_words(question)))
     matches = database.matches(question)
@@ -255,7 +254,7 @@ def schema_prompt(settings: SchemaPromptConfig, question: str, input_: str, file
 
 @lru_cache(maxsize=10_000)
 def _name_fit(name: str, stems: frozenset[str]) -> float:
-    """Return how well a name fits a question: 1 = all its words occur; less for abbreviations and parts of words."""
+    """Return how well a name fits a question: 1 if all its words occur, less for abbreviations and parts of words."""
     fits = weights = 0.0
     for word in name_words(name):
         alike = [own for own in stems - _STOPPED if min(len(own), len(word)) >= 3 and (own in word or word in own)]
@@ -268,7 +267,7 @@ def _name_fit(name: str, stems: frozenset[str]) -> float:
 
 
 def _best_tables(database: Database, fits: dict[str, dict[str, float]], stems: frozenset[str], most: int) -> list[str]:
-    """Return at most so many tables, the best first, each followed by the tables that join it to the ones before."""
+    """Return at most `most` tables, the best first, each after the tables that join it to those before, if these fit."""
     table_fits = {}
     for name, of_columns in fits.items():
         first, second, third = [*sorted(of_columns.values(), reverse=True), 0.0, 0.0][:3]
@@ -289,7 +288,7 @@ def _best_tables(database: Database, fits: dict[str, dict[str, float]], stems: f
 
 
 def _compact(tables: list[Table]) -> str:
-    """Return a line a table: head(head_id int key, name, born_state = 'California'), `key > department` for a foreign key."""
+    """Return one line per table: head(head_id int key, name, born_state = 'California'). A foreign key: `> department`."""
 
     def column(table: Table, name: str) -> list[str]:
         key = "key" if name in table.primary_key else ""
@@ -303,7 +302,7 @@ def _compact(tables: list[Table]) -> str:
 
 
 def _joins(tables: list[Table]) -> str:
-    """Return names as queries write them, in lower case where SQL ignores case:
+    """Return tables, joins and values, with names as in queries, in lower case where SQL ignores case:
 
     Joins:
     management.head_id = head.head_id
@@ -340,7 +339,7 @@ def _small(name: str) -> str:
 
 @lru_cache(maxsize=100_000)
 def written(name: str) -> str:
-    """Return a name as queries write it, quoted where necessary, as in `order` and `Home Town`."""
+    """Return a name as queries write it, quoted if necessary, as for `order` and `Home Town`."""
     query = f"SELECT {name} FROM (SELECT 'a name' AS {quoted(name)})"  # noqa: S608  a word
     with closing(sqlite3.connect(":memory:")) as connection, suppress(sqlite3.Error):
         if re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) and connection.execute(query).fetchall() == [("a name",)]:

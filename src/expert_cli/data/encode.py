@@ -1,8 +1,8 @@
-"""Encodes documents in bulk: token ids, and a mask of the trained ones.
+"""Encodes many documents at once, as token ids with a mask of the trained tokens.
 
-Each piece is encoded separately, as in generation, so that no merge crosses a border. With a tokenizer that adds a blank
-before the first word (SentencePiece), the whole text is encoded, and a border lies where the ids of the beginning and of the
-whole diverge. fastokens, 20 to 40 times faster, is used if a sample of these rows gives the same ids.
+Each piece is encoded separately, as in generation, so that no token crosses a border. If the tokenizer adds a blank before the
+first word (SentencePiece), the whole text is encoded, and a border is where its ids begin to differ from those of the text
+up to the border. fastokens, 20 to 40 times faster, is used if it gives the same ids for a sample of these rows.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ EMPTY = Encoded(np.zeros(0, np.int32), np.zeros(1, np.int64), np.zeros(0, np.boo
 
 
 class OtherIds(ExpertError):
-    """fastokens and tokenizers give different ids for a sample of these rows."""
+    """Raised if fastokens and tokenizers give different ids for a sample of the rows."""
 
 
 class Encoder:
-    """Encodes documents. fast: with fastokens if it supports the tokenizer; its ids are compared on samples of the rows."""
+    """Encodes documents. fast: use fastokens if it supports the tokenizer, and check its ids on samples of the rows."""
 
     def __init__(self, template: Template, *, fast: bool = False) -> None:
         """Take the template's tokenizer."""
@@ -81,7 +81,7 @@ class Encoder:
 
     @cached_property  # created while the first rows are read: it takes half a second
     def _fast(self) -> Fastokens | None:
-        with suppress(Exception):  # after any error tokenizers encodes
+        with suppress(Exception):  # after any error, tokenizers is used
             return Fastokens(self._backend) if self.fast and self.by_pieces else None
         return None
 
@@ -92,7 +92,7 @@ class Encoder:
         return f"{name} {version(name)}"
 
     def _compare(self, texts: Sequence[str]) -> None:
-        """Compare the ids of all new characters, and of texts in batches 1, 2, 4, 8 and so on. Raises OtherIds."""
+        """Compare both libraries' ids of new characters, and of texts in batches 0, 1, 2, 4, 8 and so on. Raises OtherIds."""
         new = set().union(*(text for text in texts if not text.isascii())) - self._seen
         new |= set() if self._batches else {*map(chr, range(1, 256))}
         self._seen |= new
@@ -121,13 +121,13 @@ class Encoder:
         return list(self._flat([text])[0].tolist())
 
     def _parted(self, document: Rendered) -> list[list[int]]:
-        """Encode a document as one text; a border lies where the ids of the beginning and of the whole diverge."""
+        """Encode a document as one text, and split its ids where they begin to differ from those of the text up to a border."""
         *before, whole = map(self.ids, accumulate(text for text, _ in document))
         ends = accumulate((common(ids, whole) for ids in before), max, initial=0)
         return [whole[start:stop] for start, stop in pairwise([*ends, len(whole)])]
 
     def _flat(self, texts: list[str]) -> Ids:
-        """Return concatenated ids; marked texts, and those that fastokens cannot encode, are encoded by other functions."""
+        """Return concatenated ids. transformers encodes marked texts, tokenizers those that fastokens refuses."""
         odd, joined = dict[int, list[int]](), "\0".join(texts)
         if joined.isascii():
             return self._plain(texts)
@@ -146,7 +146,7 @@ class Encoder:
 
     def _plain(self, texts: list[str]) -> Ids:
         if self._fast:
-            with suppress(ValueError):  # it refuses a text without saying which
+            with suppress(ValueError):  # it refuses one of the texts, without saying which
                 return self._fast.encode(texts)
         return _joined(self._lists(texts))
 
@@ -155,8 +155,8 @@ class Encoder:
 
 
 class Fastokens:
-    """fastokens' tokenizer. Digits split off before GPT-2's pattern (SmolLM2) make it 16 times slower. They are turned into
-    added tokens, which split at the same places; texts with other numeric characters ("²") are then refused.
+    """Encodes with fastokens. It is 16 times slower if digits are split before GPT-2's pattern (SmolLM2). Digits are therefore
+    turned into added tokens, which split at the same places; texts with other numeric characters ("²") are then refused.
     """
 
     def __init__(self, tokenizer: Any) -> None:
@@ -180,7 +180,7 @@ class Fastokens:
         self._tokenizer = fastokens.Tokenizer.from_json_str(json.dumps(spec))
 
     def refuses(self, text: str) -> bool:
-        """Whether a text may contain a numeric character by any version of Unicode."""
+        """Whether fastokens must not encode a text: a character besides 0-9 may be numeric in some version of Unicode."""
         return self.splits_digits and _MAY_BE_NUMERIC.search(text) is not None
 
     def encode(self, texts: list[str]) -> Ids:
@@ -195,6 +195,6 @@ def _joined(parts: Sequence[Sequence[int] | NDArray[np.int32]]) -> Ids:
 
 
 def limit_threads(threads: int) -> None:
-    """Limit the threads of both libraries (0 = one for each core) through the environment, before the first text."""
+    """Limit the threads of both libraries (0: one per core) by environment variables, before the first text is encoded."""
     if threads:
         os.environ["RAYON_NUM_THREADS"] = os.environ["FASTOKENS_BPE_THREADS"] = str(threads)

@@ -1,7 +1,7 @@
 """Reads the rows of a data file, each with its place: `rows_of`.
 
-JSON is parsed by jiter, which can refuse repeated keys: `datasets` turns texts into timestamps and fills in missing keys.
-Parquet and Arrow are read by pyarrow, like `load_dataset` with streaming, but 20 times faster and without a lock file.
+jiter parses JSON, because it can refuse repeated keys, while `datasets` turns texts into timestamps and adds missing keys.
+pyarrow reads Parquet and Arrow, like `load_dataset` with streaming, but 20 times faster and without a lock file.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from expert_cli.utils.object_storage import storage_errors
 from expert_cli.utils.text import first_line, wide_encoding
 
 _BATCH_ROWS = 1024
-_LONGEST_CELL = 2**31 - 1  # csv's default is 128 KiB; the largest C long on Windows
-# Invalid bytes as "surrogateescape" decodes them; a CSV cell has no escapes of its own.
+_LONGEST_CELL = 2**31 - 1  # the largest C long on Windows; csv's default is 128 KiB
+# Matches invalid bytes as "surrogateescape" decodes them. CSV has no escapes that would give such characters.
 _BROKEN = re.compile("[\udc80-\udcff]")
 _NO_UTF_8 = "not valid UTF-8 (Windows' cp1252?): save the file as UTF-8"
 _SAVE = "Save it as UTF-8 (Notepad: Save as, Encoding; Excel: CSV UTF-8)."
@@ -55,7 +55,7 @@ def rows_of(file: DataFile) -> Iterator[RawRow]:
         try:
             yield from _READERS[form](file)
         except (OSError, pa.ArrowException, ValueError) as error:
-            # Arrow and the decompressors report damage as OSError without an errno; errors of the system have one.
+            # Arrow and the decompressors report damage as OSError without an errno; system errors have one.
             if getattr(error, "errno", None) is None:
                 what = f"{file}: damaged, or not a {suffix} file: {first_line(error)}"
                 raise InputError(what, "Get or write the file again.") from error
@@ -93,7 +93,7 @@ def _json_lines(file: DataFile) -> Iterator[RawRow]:
 
 
 def _fault(error: ValueError) -> tuple[str, str]:
-    """Return what is wrong with JSON, and the line."""
+    """Return what is wrong with a JSON text, and the number of the line."""
     what, _, place = str(error).partition(" at line ")
     return _NO_UTF_8 if "code point" in what else f"not valid JSON: {what}", place.partition(" ")[0]
 
@@ -105,7 +105,7 @@ def _row(where: str, value: object) -> RawRow:
 
 
 def _json_document(file: DataFile) -> Iterator[RawRow]:
-    """A list of rows, a single row, or JSON lines with the wrong suffix."""
+    """Yield the rows of a list, a single row, or the rows of JSON lines with the wrong suffix."""
     with _content(file) as content:
         text = content.read()
     try:
@@ -144,13 +144,13 @@ def _parquet_batches(opened: Any) -> tuple[Any, Iterator[Any]]:
     import pyarrow.parquet as pq
 
     table = pq.ParquetFile(opened)
-    # Group by group: with several, Arrow reads all before it returns the first row.
+    # One row group at a time: if given several, Arrow reads all of them before it returns the first row.
     groups = (table.iter_batches(_BATCH_ROWS, row_groups=[group]) for group in range(table.num_row_groups))
     return table.schema_arrow, chain.from_iterable(groups)
 
 
 def _arrow_batches(opened: Any) -> tuple[Any, Iterator[Any]]:
-    """Of Arrow's file format, or its stream format, which `datasets` writes."""
+    """Return the schema and batches of Arrow's file format, or of its stream format, which `datasets` writes."""
     import pyarrow as pa
 
     try:
@@ -170,7 +170,7 @@ def _columnar(batches_of: Callable[[Any], tuple[Any, Iterator[Any]]], file: Data
         _refuse_repeated(f"{file}: the schema", schema.names)
         parts = (batch.slice(at, _BATCH_ROWS) for batch in batches for at in range(0, batch.num_rows, _BATCH_ROWS))
         decoded: Callable[[Any], Any] = dict
-        if "extension<arrow.json" in str(schema.types):  # JSON as text, for columns of mixed types
+        if "extension<arrow.json" in str(schema.types):  # columns of mixed types contain JSON text
             from datasets import Features
 
             decoded = Features.from_arrow_schema(schema.remove_metadata()).decode_example
@@ -196,4 +196,4 @@ _READERS: Mapping[str, Callable[[DataFile], Iterator[RawRow]]] = {
     "Parquet": partial(_columnar, _parquet_batches),
     "Arrow": partial(_columnar, _arrow_batches),
 }
-"""By the format names in `DATA_SUFFIXES`."""
+"""The functions that read a file, by the format names in `DATA_SUFFIXES`."""

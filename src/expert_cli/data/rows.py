@@ -1,6 +1,6 @@
 """Turns a raw row into a `Row`: a conversation, a whole text, or segments.
 
-There is one function for each form. No other type is ever converted to text.
+There is one function for each form. Values of other types are never converted to text.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ROLES: Mapping[str, str] = {
     "human": "user",
     "gpt": "assistant",
 }
-"""Roles of OpenAI, ShareGPT and LLaMA-Factory, and the roles used here."""
+"""The role used here for each role of OpenAI, ShareGPT and LLaMA-Factory."""
 _PLAIN_ROLES = frozenset(("system", "user", "assistant"))
 _WEIGHTS: Mapping[str, bool] = {"weight": True, "train": True, "loss": True, "loss_mask": True, "masked": False}
 """Keys by which OpenAI, axolotl and others say whether a turn is trained, and the value for "trained"."""
@@ -49,19 +49,19 @@ _CARRIED: Mapping[str, tuple[type, str]] = {
     "tool_call_id": (str, "tool"),
     "name": (str, "tool"),
 }
-"""Other keys of a turn that the chat template gets: their type, and the role that may have them."""
+"""Other keys of a turn that are passed to the chat template, with their type and the role that may have them."""
 NULL_ARGUMENTS = "arguments of calls that are null"
 _MESSAGES = re.compile(r'\s*\[\s*\{\s*"(?:role|content|from|value)"\s*:')
-"""How messages begin as JSON text, which they are in a cell of CSV."""
+"""Matches the beginning of messages written as JSON text, as in a CSV cell."""
 
 
 @dataclass(slots=True)  # not frozen: frozen ones take three times as long to create
 class Row:
     """A row of a file. where: "file:line".
 
-    messages: for the chat template; trained: which of them carry loss. input: is appended to the last question by the
-    template. Without messages the row is a formatted document: a text, or segments (text, trained). is_pair: read from columns
-    of question and answer. given: the row's own input, if a database is shown instead. unread: keys and turns not read.
+    messages: for the chat template; trained: which of them carry loss. input: the template appends it to the last question.
+    Without messages, the row is a formatted document: a text, or segments (text, trained). is_pair: it was read from columns of
+    question and answer. given: the row's own input if a database is shown instead. unread: keys and turns that are not read.
     """
 
     where: str
@@ -79,14 +79,14 @@ class Row:
 
     @property
     def answer(self) -> str:
-        """What is trained: the last turn of the conversation with its calls, or the whole text."""
+        """The trained text: the last turn of the conversation with its calls, the whole text, or the trained segments."""
         if self.messages:
             return str(self.messages[-1]["content"]) + beside_content(self.messages[-1])
         return self.text or "".join(text for text, trained in self.segments if trained)
 
     @property
     def question(self) -> tuple[str, str]:
-        """The question, and its input or what precedes the conversation; for a whole text the text."""
+        """The question, and its input or (for messages) tools and system messages. A whole text is its own question."""
         if not self.messages:
             return self.text or "".join(text for text, _ in self.segments), ""
         if self.is_pair:
@@ -101,12 +101,12 @@ class Row:
         return "\n".join(said), "\n".join(before)
 
     def _beside(self) -> dict[str, str]:
-        """What the template gets beside the conversation, as JSON."""
+        """Return the tools and arguments that the template gets in addition to the messages, as JSON."""
         given = {"tools": self.tools, "chat_template_kwargs": self.kwargs}
         return {name: json_text(value) for name, value in given.items() if value}
 
     def content(self) -> tuple[str, ...]:
-        """Return the complete content, with roles and untrained turns: rows with equal content are repeats."""
+        """Return the complete content, with roles and untrained turns. Rows with equal content are duplicates."""
         if not self.messages:
             segments = (f"{'trained' if trained else 'not trained'}: {text}" for text, trained in self.segments)
             return (self.text,) if self.text else tuple(segments)
@@ -129,12 +129,12 @@ class Row:
 
 
 def digest(said: str) -> bytes:
-    """Return a hash of 16 bytes."""
+    """Return a hash of a text, 16 bytes."""
     return hashlib.blake2b(said.encode(), digest_size=16).digest()
 
 
 def asked_hash(asked: str, below: str) -> bytes:
-    """Return a hash of 16 bytes of a question, ignoring letter case and spacing; zeros for an empty question."""
+    """Return a hash of a question and its input, 16 bytes, ignoring letter case and spacing; zeros for no question."""
     return digest(f"{normalize(asked)}\0{normalize(below)}") if asked.strip() else bytes(16)
 
 
@@ -165,7 +165,7 @@ def to_row(fields: Mapping[str, object], columns: Columns, mapping: ColumnMappin
 
 
 def _of_segments(fields: Mapping[str, object], columns: Columns, where: str) -> Row:
-    """Segments that say whether they are trained: axolotl's input_output."""
+    """Return a row of segments, each marked as trained or not (axolotl's input_output)."""
     pieces = []
     for segment in field_of(fields, columns.segments, list, "a list of segments"):
         if not isinstance(segment, dict):
@@ -178,11 +178,11 @@ def _of_segments(fields: Mapping[str, object], columns: Columns, where: str) -> 
 
 
 def _of_pair(fields: Mapping[str, object], columns: Columns, mapping: ColumnMapping, where: str) -> Row:
-    """Alpaca's instruction, input and output, under any names; or TRL's prompt and completion as messages."""
+    """Return a row of Alpaca's instruction, input, output, under any names, or of TRL's prompt and completion as messages."""
     sides = (columns.instruction, "user"), (columns.response, "assistant")
     asked = fields.get(columns.instruction)
     if isinstance(asked, str) and _MESSAGES.match(asked):
-        with suppress(BadRow):  # a question that only begins so
+        with suppress(BadRow):  # a question that only begins like messages
             fields = {**fields, columns.instruction: parsed(asked, columns.instruction)}
     if any(isinstance(fields.get(key), list) for key, _ in sides):
         if columns.database or (columns.input and fields.get(columns.input)):
@@ -205,7 +205,7 @@ def _of_pair(fields: Mapping[str, object], columns: Columns, mapping: ColumnMapp
 
 
 def _add_beside(row: Row, fields: Mapping[str, object], columns: Columns) -> None:
-    """Add tools, template arguments and the system message from columns of their own."""
+    """Add tools, template arguments and the system message from separate columns."""
     tools = parsed(columns.tools and fields.get(columns.tools), columns.tools) or ()
     tools = [parsed(tool, columns.tools) for tool in tools] if isinstance(tools, list) else tools
     if tools and not (isinstance(tools, list) and all(map(_has_name, tools))):
@@ -263,7 +263,7 @@ def turns_of(value: object, label: str, mapping: ColumnMapping) -> tuple[Turns, 
 
 
 def _is_plain(turn: object) -> bool:
-    """Whether a turn has a role and a text and nothing else, the common case."""
+    """Whether a turn has only a role and a text, which is the common case."""
     if type(turn) is not dict or len(turn) != 2:
         return False
     role, content = turn.get("role"), turn.get("content")
@@ -297,7 +297,7 @@ def _turn(turn: Mapping[str, Any], mapping: ColumnMapping) -> tuple[dict[str, An
 
 
 def _joined(content: object) -> object:
-    """The content of a turn; a list of text parts is joined."""
+    """Return the content of a turn; a list of text parts is joined."""
     if not isinstance(content, list):
         return content
     for part in content:
@@ -309,7 +309,7 @@ def _joined(content: object) -> object:
 
 
 def _calls(content: object) -> list[dict[str, Any]]:
-    """The calls in a LLaMA-Factory turn: one, or a list, as JSON."""
+    """Return the calls of a LLaMA-Factory turn, which has one call or a list of calls as JSON."""
     said = parsed(content, CALL)
     calls = said if isinstance(said, list) else [said]
     if not calls or not all(map(_has_name, calls)):
@@ -318,7 +318,7 @@ def _calls(content: object) -> list[dict[str, Any]]:
 
 
 def _carried(more: Mapping[str, object], role: str) -> dict[str, object]:
-    """The other keys of a turn that are used; empty ones count as missing."""
+    """Return the other keys of a turn that are used; empty ones count as missing."""
     for name in MEDIA:
         if more.get(name):
             raise BadRow(f'a message has "{name}", but only text is trained')
@@ -334,10 +334,10 @@ def _carried(more: Mapping[str, object], role: str) -> dict[str, object]:
 
 
 def mend_calls(turns: Sequence[Mapping[str, Any]], tools: Sequence[Any]) -> tuple[Turns, list[Any], Set[str]]:
-    """Return turns and tools without the nulls that a table adds: its objects all have the same keys.
+    """Return turns and tools without the nulls that a table format adds, because all its objects have the same keys.
 
-    In JSON Schema only `default` and `const` may be null; an argument may be null if its tool's schema mentions null. Missing,
-    null and "" arguments become {}. Dropped arguments are reported as unread.
+    In JSON Schema, only `default` and `const` may be null; an argument may be null if its tool's schema mentions null.
+    Arguments that are missing, null or "" become {}. Dropped arguments are reported as unread.
     """
     tools, unread = [*map(_without_nulls, tools)], set[str]()
     parameters = {tool["name"]: _object(tool.get("parameters")) for tool in map(_function, tools)}
@@ -363,7 +363,7 @@ def _without_nulls(schema: Any) -> Any:
 
 
 def _arguments(given: object) -> dict[str, Any]:
-    """The arguments of a call: an object or its JSON text."""
+    """Return the arguments of a call, which may be an object or its JSON text."""
     value = parsed(given, "arguments")
     if isinstance(value, str):
         raise BadRow("arguments of a call are JSON text within JSON text: encode them once")
@@ -373,7 +373,7 @@ def _arguments(given: object) -> dict[str, Any]:
 
 
 def _function(tool: object) -> dict[str, Any]:
-    """The object with the name of a tool or call; {} if there is none."""
+    """Return the object with the name of a tool or call; {} if there is none."""
     return _object(_object(tool).get("function") or tool)
 
 
@@ -387,5 +387,5 @@ def _has_name(tool: object) -> bool:
 
 
 def beside_content(turn: Mapping[str, Any]) -> str:
-    """Return the keys of a turn beside role and content as JSON, "" for none."""
+    """Return the keys of a turn other than role and content, as JSON; "" for none."""
     return json_text({name: turn[name] for name in turn if name not in ("role", "content")}) if len(turn) > 2 else ""

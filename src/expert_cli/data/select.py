@@ -1,7 +1,7 @@
 """Selects rows of the sources: slices, filters, deduplication, weights, and the validation split.
 
-Files are read once. What depends on counts or other rows is decided afterwards, by 16-byte hashes of the good rows. Random
-choices sort rows by a keyed hash, because the algorithm of a random generator may change.
+Files are read once, except to count the rows for a slice. Decisions that depend on counts or on other rows are made afterwards,
+by 16-byte hashes of the good rows. Random choices sort rows by a keyed hash, because a random generator may change.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from expert_cli.data.templates.mask import Rendered
 from expert_cli.errors import InputError
 from expert_cli.utils.reporter import Reporter
 
-FIRST_ROWS = 200  # of a source, which decide its columns
-BAD_SHARE = 0.01  # of a source that is still accepted
+FIRST_ROWS = 200  # rows of a source that decide its columns
+BAD_SHARE = 0.01  # the largest share of bad rows in a source that is accepted
 _BATCH_ROWS = 1_000
 _MOST_EXAMPLES = 5
 Split = Literal["train", "validation"]
@@ -46,10 +46,10 @@ def local_flat_map(function: Callable[[Any], Iterator[Any]], things: Sequence[An
 
 @dataclass
 class RowReport:
-    """What happened to the rows that were read.
+    """The numbers of rows that were read, dropped and filtered.
 
     dropped: bad rows by reason; examples: the first few, with their places. filtered: good rows left out, by reason. unread:
-    columns, keys of messages ("messages[].id") and turns that are not read. forms: whole texts by form.
+    columns, keys of messages ("messages[].id") and turns that are not read. forms: number of whole texts by form.
     """
 
     read: int = 0
@@ -73,7 +73,7 @@ class RowReport:
         return f"{bad} of {self.read} rows are bad: {'; '.join(first.values())}{more}"
 
     def add(self, other: RowReport) -> None:
-        """Add the report of the following rows."""
+        """Add the report on the rows that follow."""
         self.read += other.read
         self.examples = [*self.examples, *other.examples][:_MOST_EXAMPLES]
         for mine, its in ((self.dropped, other.dropped), (self.filtered, other.filtered), (self.forms, other.forms)):
@@ -89,8 +89,8 @@ FileSlice: TypeAlias = tuple[DataFile, int, int | None]
 class RowBatch:
     """Good rows of a file in order, encoded if there is an encoder, and the report on all rows read.
 
-    counts: int64 [rows], documents with a trained token in each row. hashes: 16 bytes for each row, where requested: "repeats"
-    are equal for repeats, "asked" for equal questions; "ranks" order rows for the validation split.
+    counts: int64 [rows], documents with a trained token in each row. hashes: 16 bytes for each row, if requested; "repeats" are
+    equal for duplicates, "asked" for equal questions, and "ranks" order the rows for the validation split.
     """
 
     report: RowReport
@@ -124,7 +124,7 @@ class RowReader:
         return cls(located, columns, names, data, **more)
 
     def __call__(self, part: FileSlice) -> Iterator[RowBatch]:
-        """Yield rows of a file, encoded by threads while the next ones are read. Raises InputError for a late column."""
+        """Yield rows of a file, encoded in threads while the next rows are read. Raises InputError for a late column."""
         waiting: deque[Future[RowBatch]] = deque()
         with ThreadPoolExecutor(2) as thread:
             for batch in self._batches(*part):
@@ -147,7 +147,7 @@ class RowReader:
             yield batch
 
     def _rendered(self, batch: RowBatch) -> list[list[Rendered]]:
-        """Format rows with the template and hash them; rows that it refuses are bad."""
+        """Format rows with the template and hash them; rows that the template refuses are bad."""
         documents: list[list[Rendered]] = []
         if self.encoder:
             template, rows = self.encoder.template, batch.rows
@@ -195,7 +195,7 @@ class RowReader:
     def _good_row(self, raw: RawRow, report: RowReport) -> Row | None:
         try:
             row = self._row(raw)
-        except (BadRow, InputError) as bad:  # InputError: of the row's database
+        except (BadRow, InputError) as bad:  # InputError: from the row's database
             report.drop(str(bad), raw.where)
             return None
         filters = self.data.filters
@@ -205,7 +205,7 @@ class RowReader:
         return row
 
     def _require_known(self, raw: RawRow, names: dict[str, None]) -> None:
-        """Raise InputError for a new column that would have been chosen."""
+        """Raise InputError for a new column that would change the choice of columns."""
         new = [name for name in raw.fields if name not in names]
         names.update(dict.fromkeys(new))
         with suppress(InputError):
@@ -219,7 +219,7 @@ class RowReader:
 
 @dataclass
 class RowSelection:
-    """The good rows of all sources, and how often each split takes them.
+    """The good rows of all sources, and how often each split uses each row.
 
     readers: one for each source, training sources first; training_sources: their number. source: int [rows], the source of
     each row. hashes: S16 [rows]. copies: int32 [rows], by split. kept: the rows, if they are in memory.
@@ -239,7 +239,7 @@ class RowSelection:
         return tuple(split for split, copies in self.copies.items() if split == "train" or copies.any())
 
     def taken(self, split: Split) -> list[NDArray[np.int64]]:
-        """Return the row numbers of a split by source: every row once, then those taken twice once more, and so on."""
+        """Return the row numbers of a split by source: every row once, then again the rows that are used twice, and so on."""
         copies, found = self.copies[split], []
         is_own = split == "validation" and self.training_sources < len(self.readers)
         for one in range(self.training_sources, len(self.readers)) if is_own else range(self.training_sources):
@@ -273,7 +273,7 @@ def select(
     encoder: Encoder | None = None,
     asked: bool = False,
 ) -> RowSelection:
-    """Read all sources, pass the rows to `keep` in order, and select. asked: hash the questions.
+    """Read all sources, pass the rows to `keep` in order, and select rows. asked: also hash the questions.
 
     Raises InputError (too many bad rows, unclear columns, a split without rows), EnvironmentProblem.
     """
@@ -312,7 +312,7 @@ def select(
 
 
 def _file_slices(located: Located) -> list[FileSlice]:
-    """The rows of a slice by file; bad rows count, so "train[:100]" means the same rows after they are corrected."""
+    """Return the rows of a slice by file. Bad rows count, so "train[:100]" means the same rows after they are corrected."""
     split = parse_split(located.spec.split)
     if not (split.start or split.stop):
         return [(file, 0, None) for file in located.files]
@@ -327,7 +327,7 @@ def _file_slices(located: Located) -> list[FileSlice]:
 def _choose(
     found: RowSelection, split: Split, sources: range, reports: Sequence[RowReport], reporter: Reporter
 ) -> None:
-    """Decide how often each row of a split's sources is taken; repeats are searched across all of them."""
+    """Decide how often each row of a split's sources is used; duplicates are searched for across all these sources."""
     total, copies = RowReport(), np.zeros(len(found.source), np.int32)
     is_first = np.ones(len(found.source), np.bool_)
     if len(said := found.hashes["repeats"]):
@@ -356,7 +356,7 @@ def _choose(
 
 
 def _replayed(located: Located, rows: int, others: int, reporter: Reporter) -> float:
-    """Return the weight with which a source makes up its share of all rows. others: rows of the sources before it."""
+    """Return the weight that gives a source its share of all rows. others: the number of rows from earlier sources."""
     share = located.spec.share
     wanted = max(1, round(share / (1 - share) * others))
     told = f"; there are no more, replay.share {share:g} asks for {wanted}" if wanted > rows else ""
@@ -365,7 +365,7 @@ def _replayed(located: Located, rows: int, others: int, reporter: Reporter) -> f
 
 
 def repeat_counts(rows: int, weight: float, seed: int, salt: str) -> NDArray[np.int32]:
-    """Return how often each row is taken: 0.4 = a seeded 40 % once (at least one row), 1.5 = all once and half again."""
+    """Return how often each row is used. weight 0.4: 40 %, at least one, drawn by the seed; 1.5: all, half of them twice."""
     extra = max(round(weight % 1 * rows), int(0 < weight < 1 and rows > 0))
     copies = np.full(rows, int(weight), np.int32)
     if extra:
@@ -374,7 +374,7 @@ def repeat_counts(rows: int, weight: float, seed: int, salt: str) -> NDArray[np.
 
 
 def _split(found: RowSelection, share: float) -> None:
-    """Move a share of the rows to validation, once each; equal rows stay together. Raises InputError if none would train."""
+    """Move a share of the rows to validation, once each; equal rows stay together. Raises InputError if no row is left."""
     train = found.copies["train"]
     taken = np.flatnonzero(train)
     _, groups, sizes = np.unique(found.hashes["ranks"][taken], return_inverse=True, return_counts=True)

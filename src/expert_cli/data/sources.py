@@ -1,7 +1,7 @@
 """Finds the files with the rows of a split, in order, for a path, a pattern, a URL or a hub id: `locate_data`.
 
-`datasets` decides which files a split has, by its patterns and the README's configurations, but from the list of names alone:
-`load_dataset_builder` walks through a folder up to 60 times, and not through a bucket.
+`datasets` decides which files belong to a split, by its patterns and the README's configurations. It gets only the list of
+names, because `load_dataset_builder` walks through a folder up to 60 times, and cannot walk through a bucket.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def locate_data(data: DataConfig, reporter: Reporter) -> LocatedData:
 
 
 def _names_below(folder: Path) -> list[str]:
-    """The names of all files below a folder, without hidden folders; each folder once, because links may form a circle."""
+    """Return the names of all files below a folder, without hidden folders; each folder once, as links may form a circle."""
 
     def stop(error: OSError) -> NoReturn:
         raise error
@@ -133,19 +133,19 @@ def _names_below(folder: Path) -> list[str]:
 
 
 def _hub(spec: SourceSpec, reporter: Reporter, *, offline: bool) -> Located:
-    """The files of a hub data set in the hub client's cache, which is used alone if offline."""
+    """Return the files of a hub data set in the hub client's cache. offline: use only the cache."""
     from huggingface_hub import HfApi, snapshot_download
     from huggingface_hub.errors import HFValidationError
 
-    revision = spec.revision or None  # without a commit, the client notes that of the branch for later offline runs
+    revision = spec.revision or None  # if None, the client records the branch's commit for later offline runs
     fetch = partial(snapshot_download, spec.path, repo_type="dataset", revision=revision)
     try:
         if forbidden := forbidden_by(asked=offline):
             folder = Path(fetch(local_files_only=True, allow_patterns=[]))
             chosen = _split_of_folder(folder, files_of_snapshot(folder) or _names_below(folder), spec, reporter)
-            fetch(local_files_only=True, allow_patterns=list(map(glob.escape, chosen)))  # or a file is missing
+            fetch(local_files_only=True, allow_patterns=list(map(glob.escape, chosen)))  # raises if a file is missing
         else:
-            # Asked first: snapshot_download silently uses the cache if the hub does not answer.
+            # Ask the hub first: snapshot_download silently uses the cache if the hub does not answer.
             info = HfApi().dataset_info(spec.path, revision=revision, timeout=_HUB_TIMEOUT_S)
             folder = Path(fetch(allow_patterns=["README.md"]))
             names = [entry.rfilename for entry in info.siblings or ()]
@@ -155,7 +155,7 @@ def _hub(spec: SourceSpec, reporter: Reporter, *, offline: bool) -> Located:
         raise
     except HFValidationError as error:
         raise InputError(f'"{spec.path}" is neither a file nor the id of a hub data set', _ANOTHER) from error
-    except Exception as error:  # the client's HTTP library, and so its errors, differ by version
+    except Exception as error:  # the client's HTTP library, and thus its errors, depend on the version
         absent = f"the network may not be used ({forbidden}), and not all of it is in the cache"
         why = absent if forbidden else first_line(error)
         hint = f"It must exist, and you need access (hf auth login); --offline uses the cache. {_ANOTHER}"
@@ -164,7 +164,7 @@ def _hub(spec: SourceSpec, reporter: Reporter, *, offline: bool) -> Located:
 
 
 def _remote(spec: SourceSpec, reporter: Reporter, *, offline: bool) -> tuple[RemoteFile, ...]:
-    """The object at a URL, the files of the split below it, or those that match a pattern."""
+    """Return the object at a URL, the files of the split below it, or those that match its pattern."""
     if forbidden := forbidden_by(asked=offline):
         raise EnvironmentProblem(f"{spec.path}: the network may not be used ({forbidden})", "Copy the rows here.")
     url, *pattern = re.split(r"/(?=[^/]*[*?[])", spec.path, maxsplit=1)
@@ -180,14 +180,12 @@ def _remote(spec: SourceSpec, reporter: Reporter, *, offline: bool) -> tuple[Rem
     else:
         names = _split_of_folder(folder, list(found), spec, reporter)
     if not all(found[name].version for name in names):
-        raise InputError(
-            f"{folder}: its storage does not report versions of files", "Download it, and name the local file."
-        )
+        raise InputError(f"{folder}: its storage reports no file versions", "Download it, and name the local file.")
     return tuple(RemoteFile(folder.url_of(name), found[name]) for name in names)
 
 
 def _matching(pattern: str, names: Iterable[str]) -> list[str]:
-    """The names that match a pattern, in which "*" does not match "/", without hidden ones."""
+    """Return the names that match a pattern, in which "*" does not match "/", without hidden ones."""
     from fsspec.utils import glob_translate
 
     fits = re.compile(glob_translate(pattern)).fullmatch
@@ -195,7 +193,7 @@ def _matching(pattern: str, names: Iterable[str]) -> list[str]:
 
 
 def _fitting(names: Sequence[str], spec: SourceSpec, reporter: Reporter) -> list[str]:
-    """The data files among those that match a user's pattern."""
+    """Return the data files among the names that match a user's pattern; the others are reported."""
     files = sorted(filter(_holds_rows, names))
     if not files:
         raise InputError(
@@ -209,7 +207,7 @@ def _fitting(names: Sequence[str], spec: SourceSpec, reporter: Reporter) -> list
 def _split_of_folder(
     folder: Path | StoredFolder, names: Sequence[str], spec: SourceSpec, reporter: Reporter
 ) -> list[str]:
-    """The names of the files of a source's split, in reading order; unused data files are reported."""
+    """Return the names of the files of a source's split, in reading order; unused data files are reported."""
     split, where = data_sources.parse_split(spec.split).name, spec.path if spec.kind == "hub" else str(folder)
     try:
         splits = _splits(names, folder, spec.config)
@@ -234,7 +232,7 @@ def _split_of_folder(
 
 
 def _splits(names: Sequence[str], folder: Path | StoredFolder, config: str) -> dict[str, list[str]]:
-    """The files of each split by the rules of `datasets`; files that the README names in full need not exist."""
+    """Return the files of each split by the rules of `datasets`; files that the README names in full need not exist."""
     from datasets.data_files import sanitize_patterns
     from datasets.utils.metadata import MetadataConfigs
     from huggingface_hub.repocard import REGEX_YAML_BLOCK
@@ -280,7 +278,7 @@ def _require_one_format(files: Sequence[str], where: str) -> None:
 
 
 def _require_all_shards(names: Sequence[str], where: str) -> None:
-    """Raise InputError for an incomplete set "-00001-of-00003": an interrupted download would train on a part of the rows."""
+    """Raise InputError if one of "-00001-of-00003" is missing: an interrupted download would train on only part of the rows."""
     found = Counter((match[1], int(match[3])) for match in filter(None, map(_SHARD.match, names)))
     for (stem, total), count in found.items():
         if count < total:

@@ -1,6 +1,6 @@
-"""Checks the machine: facts, and probes (`probes.py`); a line for each with ok, warn or fail, and a remedy.
+"""Checks the machine by facts and by probes (`probes.py`), with a line for each: ok, warn or fail, and a remedy.
 
-Probes run in a process of their own: one that crashes or hangs only costs its own line.
+Probes run in a separate process: a probe that crashes or hangs fails only its own line.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from expert_cli.utils.subprocesses import JsonLinesWorker, LineProcess, how_it_e
 from expert_cli.utils.text import first_line, size_text
 
 State = Literal["ok", "warn", "fail"]
-"""From best to worst."""
+"""The states, from best to worst."""
 LIMIT_S = 300.0
 """A probe that takes longer counts as hanging."""
 _PROGRAM = "from expert_cli.doctor.probes import main; main()"
@@ -46,7 +46,7 @@ class CheckResult:
 
 @dataclass(frozen=True)
 class Probe:
-    """Something to try: `run` returns what it found, and raises on failure. fix: what to do then."""
+    """Something to try: `run` returns what it found, and raises an error on failure. fix: what to do then."""
 
     name: str
     run: Callable[[], str]
@@ -60,7 +60,7 @@ def worst(lines: Sequence[CheckResult]) -> State:
 
 
 def told() -> Iterator[CheckResult]:
-    """Yield the facts, which need no trial; a GPU that the installed torch cannot use comes first."""
+    """Yield the results of checks that need no probe; a torch build that cannot use the GPU comes first."""
     from huggingface_hub import constants
 
     facts, driver = machine.inspect(), nvml.driver_info()
@@ -138,7 +138,7 @@ def packages(
 
 
 def disk(name: str, path: Path, little: int) -> CheckResult:
-    """Judge the free space of a folder. little: bytes below which that is a warning; below a tenth of it nothing works."""
+    """Judge the free space of a folder: less than `little` bytes is a warning, less than a tenth of that a failure."""
     free = shutil.disk_usage(next(folder for folder in (path, *path.parents) if folder.is_dir())).free
     found = f"{path}: {size_text(free)} free"
     if free >= little:
@@ -153,7 +153,7 @@ def attempt(probe: Probe) -> CheckResult:
         return CheckResult(probe.name, "ok", probe.run())
     except EnvironmentProblem as problem:
         return CheckResult(probe.name, probe.severity, problem.message, problem.hint or probe.fix)
-    except Exception as error:  # noqa: BLE001  a trial finds out what breaks, and the report must go on
+    except Exception as error:  # noqa: BLE001  a probe may raise anything, and the report must continue
         return CheckResult(probe.name, probe.severity, f"{type(error).__name__}: {first_line(error)}", probe.fix)
 
 

@@ -1,6 +1,6 @@
-"""Tries what works: each probe loads libraries and uses them, in a process of its own (`checks.run_probes`).
+"""Probes of `doctor`: each loads libraries and uses them, in a separate process (`checks.run_probes`).
 
-A probe returns what it found if all is well, and raises otherwise; the table says how severe that is.
+A probe returns what it found, or raises an error; `PROBES` says how severe the error is.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from expert_cli.manifest.key import Dtype
 
 ROUNDING = 0.2
-"""NF4 changes a product by 10 % of its norm."""
+"""Largest accepted error of NF4, as a share of the norm; it is usually 10 %."""
 
 
 def _device() -> tuple[Device, Dtype]:
@@ -51,7 +51,7 @@ def try_torch() -> str:
 
 
 def try_bitsandbytes() -> str:
-    """Quantize a layer to NF4, use it in eval mode, then for a gradient: both must be close to the exact weights' results."""
+    """Run an NF4 layer in eval, then in train mode; there its product and gradient must be close to those of exact weights."""
     import torch
     from bitsandbytes.nn import Linear4bit
 
@@ -82,7 +82,7 @@ def try_bitsandbytes() -> str:
 
 
 def try_attention(backend: AttentionBackend) -> str:
-    """Run a tiny model with a run's attention: packed documents must give what they give alone."""
+    """Run a tiny model with an attention back end: packed documents must give the same results as alone."""
     device, precision = _device()
     lack = backend.lacks(device.name, precision, machine.inspect())
     if lack:

@@ -1,8 +1,8 @@
 """Estimates the memory of a training step by component.
 
-Weights, adapter, optimizer and the head's chunk are computed from shapes. What layers keep for the backward pass is counted in
-a forward pass of the largest micro-batch over fake tensors: the bytes that autograd saves. The peak is after that pass with
-the head's logits, or a moment later in the backward pass of the last layers.
+Weights, adapter, optimizer and the head's chunk are computed from shapes. The activations of the layers are the bytes that
+autograd saves in a forward pass of the largest micro-batch over fake tensors. The peak is after that pass with the head's
+logits, or a moment later in the backward pass of the last layers.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from expert_cli.model.vocabulary_rows import base_layer
 from expert_cli.pipeline.training_data import packed
 
 CONTEXT_BYTES = 500 << 20
-"""CUDA's own memory on a card, if there is none to measure it: an assumption, cards differ by 300 MB."""
+"""Memory of the CUDA context on a card: assumed, not measured; cards differ by 300 MB."""
 TRAINER_BYTES = 190 << 20
-"""What a training process holds beyond the plan's: Trainer, optimizer, data. Measured with a model of a few MB on a CPU."""
+"""Memory of a training process beyond that of the plan: Trainer, optimizer, data. Measured for a model of a few MB on a CPU."""
 SHARING = 2
 """The smallest number of processes that can share a base model (fsdp)."""
 FUSED_SHARE = 0.75
-"""With Liger's norms and activations, which do not run here, the share of saved bytes that remains; for Qwen3-0.6B's shape."""
+"""Share of saved bytes that remains with Liger's norms and activations, which do not run here; for Qwen3-0.6B's shape."""
 MB = 2**20
 NF4_BLOCK, NESTED_BLOCK = 64, 256
 NF4_TABLES = 4 * (16 + 256 + 1)
@@ -60,9 +60,9 @@ def meta_adapter(
 
 @dataclass(frozen=True)
 class Workload:
-    """The work of a run. tokens: without padding; trained_share: those with a loss.
+    """The work of a run.
 
-    evaluated_tokens: of all evaluations together.
+    tokens: without padding. trained_share: of tokens, those with a loss. evaluated_tokens: of all evaluations together.
     """
 
     schedule: Schedule
@@ -98,8 +98,8 @@ def work_of(run: RunConfig, store: TokenStore) -> Workload:
 
 @dataclass(frozen=True)
 class Step:
-    """What memory depends on. tokens: places of the largest micro-batch with padding; longest: of its longest row or document;
-    trained: places that reach the head.
+    """The step that the memory is estimated for. tokens: places of the largest micro-batch, with padding; longest: those of its
+    longest row or document; trained: places that reach the head.
     """
 
     model: PeftModel
@@ -169,8 +169,8 @@ def components(step: Step, process: int, activations: int | None = None) -> dict
 def stored_bytes(model: PeftModel, quantization: Quantization, element: int) -> int:
     """Return the bytes of the base model in memory. element: bytes of a number that is not quantized.
 
-    NF4 with double quantization: half a byte a weight, a byte a block of 64, 4 bytes a block of 256 of those, and tables. 8
-    bits: a byte a weight and 4 a row.
+    NF4 with double quantization: half a byte per weight, a byte per block of 64 weights, 4 bytes per 256 blocks, and tables. 8
+    bits: a byte per weight, and 4 bytes per row.
     """
     layers = frozen_linears(model.get_base_model())
     other = sum(p.numel() for p in model.parameters() if not p.requires_grad) - linear_weights(model)
@@ -182,7 +182,7 @@ def stored_bytes(model: PeftModel, quantization: Quantization, element: int) -> 
 
 
 def linear_weights(model: PeftModel) -> int:
-    """Return the weights of all layers that are quantized."""
+    """Return the number of weights in the layers that quantization applies to."""
     return sum(layer.in_features * layer.out_features for layer in frozen_linears(model.get_base_model()))
 
 
@@ -192,7 +192,7 @@ def _nf4(weights: int) -> int:
 
 
 def activation_bytes(step: Step) -> int:
-    """Return what the forward pass saves for the backward pass, without the head; one recomputed layer counts in full."""
+    """Return the bytes saved for the backward pass, without the head; with recomputation, every layer's input and one layer."""
     kept = _saved_bytes(step) * (FUSED_SHARE if step.kernels.fused else 1)
     if step.run.compute.checkpointing == "off":
         return round(kept)
@@ -204,7 +204,7 @@ def _saved_bytes(step: Step) -> int:
     """Return the bytes that autograd saves, without weights, in a forward pass over rows of one document each."""
     base: Any = step.model.get_base_model()
     if any(backend.function and backend.name == step.kernels.attention for backend in BACKENDS):
-        attention.use(base, "documents")  # it keeps what the others keep
+        attention.use(base, "documents")  # it saves what the other back ends save
     saved: dict[int, Any] = {}
 
     def save(tensor: torch.Tensor) -> torch.Tensor:
@@ -226,7 +226,7 @@ def _saved_bytes(step: Step) -> int:
 
 
 def head_bytes(step: Step) -> int:
-    """Return the bytes of the logits and of what is computed from them.
+    """Return the bytes of the logits and of the tensors computed from them.
 
     In chunks: for one chunk the logits, which become their gradients, fp32 log-probabilities, and torch's fp32 copy of 16-bit
     logits; and the hidden states of the trained places with their gradient. In full: the model's logits and, for the trained
@@ -244,7 +244,7 @@ def head_bytes(step: Step) -> int:
 
 
 def _backward_bytes(step: Step) -> int:
-    """Return the largest temporaries of a layer's backward pass: four as wide as its widest input, and a dequantized weight."""
+    """Return the bytes of a layer's temporaries in backward: four as wide as its widest input, and a dequantized weight."""
     linear = frozen_linears(step.model.get_base_model())
     unpacked = 0
     if step.run.model.quantization in QUANTIZED and not step.kernels.dequantized:

@@ -1,4 +1,4 @@
-"""Estimates what a planned run will need and cost. Trains nothing and writes nothing but the token store."""
+"""Estimates what a planned run will need and cost. Trains nothing, except with `--probe`, and writes only the token store."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ EVALUATED = 0.5
 
 @dataclass(frozen=True)
 class RunEstimate:
-    """The needs of a run, every figure with its error (in per cent) and its source.
+    """What a run needs, every figure with its error (in per cent) and its source.
 
     The keys of `train --plan --json`, explained in docs/INTERFACE.md. MB are 2**20 bytes. seconds: of the training loop,
     including evaluations.
@@ -74,15 +74,15 @@ def estimate_run(
     locked: bool = False,
     trusting: bool = False,
 ) -> RunEstimate:
-    """Estimate a run. probing: train a few steps in a process of their own and measure them.
+    """Return the estimate of a run. probing: train a few steps in a separate process and measure them.
 
-    hourly: price of an hour on the machine. locked, trusting: as for `store_for`. Raises what a run raises before its first
-    step, with `probing` also the errors of its steps.
+    hourly: price of an hour on the machine. locked, trusting: as for `store_for`. Raises the errors of a run before its first
+    step; with `probing`, also those of its steps.
     """
     if probing and plan.run.compute.fsdp:
         hint = "plan without it, or with fsdp=false"
         raise InputError("--probe does not work with fsdp: it runs in one process", hint)
-    process = psutil.Process().memory_info().rss + TRAINER_BYTES  # now, with the training libraries, before any data
+    process = psutil.Process().memory_info().rss + TRAINER_BYTES  # with the training libraries loaded, before any data
     inputs = training_inputs(plan.run, report)
     plan = laid_out(plan, inputs, report)
     run, device = plan.run, plan.run.compute.device

@@ -26,9 +26,9 @@ EFFICIENCY: Mapping[str, float] = {"cpu": 0.5, "cuda": 0.3}
 on a GPU assumed.
 """
 OVERHEAD_S = 0.04
-"""The time of a micro-step beside arithmetic: 0.05 s for a model of two tiny layers on such a machine."""
+"""Time of a micro-step besides arithmetic: it was 0.05 s for a model of two tiny layers on two CPU cores."""
 FORMULA_ERROR_PCT = 60
-"""From that program, and too small for models of a few MB."""
+"""From check_plan, too; for models of a few MB the error is larger."""
 PROBE_ERROR_PCT = 15
 """Repeated probes differ by up to 6 %."""
 STEPS = 4
@@ -46,7 +46,7 @@ class Figure(NamedTuple):
 
 
 def by_formula(run: RunConfig, work: Workload, model: PeftModel) -> Figure:
-    """Return tokens a second by arithmetic: the operations of a token at the speed of a matrix product here."""
+    """Return tokens per second, computed from the operations of a token and the measured speed of a matrix product."""
     device, dtype = run.compute.device, run.compute.dtype
     cost = flops(model.get_base_model(), work.packs.document_lengths, recomputed=run.compute.checkpointing == "all")
     per_token = cost.per_token + work.trained_share * cost.per_trained_token
@@ -58,7 +58,7 @@ def by_formula(run: RunConfig, work: Workload, model: PeftModel) -> Figure:
 
 
 def matmul_flops(device: str, dtype: str) -> float:
-    """Measure the operations a second of a square matrix product, the best of a few."""
+    """Return the operations per second of a square matrix product, the best of a few measurements."""
     size, best = _SIZE[device], float("inf")
     left, right = (torch.randn(size, size, device=device, dtype=DTYPES[dtype]) for _ in range(2))
     for _ in range(_REPEATS):
@@ -69,10 +69,10 @@ def matmul_flops(device: str, dtype: str) -> float:
 
 
 def probe(run: RunConfig, overrides: Overrides) -> tuple[Figure, Figure]:
-    """Train a few micro-steps with the run's settings; return tokens a second after the first, and peak bytes of memory.
+    """Train a few micro-steps with the run's settings; return tokens per second after the first, and peak bytes of memory.
 
-    Memory: what PyTorch held on a GPU, and the context; on a CPU that of the process, including loading. Raises the errors of
-    training.
+    Memory: on a GPU, what PyTorch held plus the assumed context; on a CPU, that of the process, including loading. Raises the
+    errors of training.
     """
     resident = [0]
 
@@ -91,14 +91,14 @@ def probe(run: RunConfig, overrides: Overrides) -> tuple[Figure, Figure]:
 
 
 def speed(steps: Sequence[tuple[int, float]]) -> tuple[float, float]:
-    """Return tokens a second after the first of (tokens, seconds) steps, and half of the spread in per cent."""
+    """Return tokens per second after the first of (tokens, seconds) steps, and half of the spread in per cent."""
     rates = [(now[0] - before[0]) / max(1e-3, now[1] - before[1]) for before, now in pairwise(steps)]
     (first_tokens, first_s), (last_tokens, last_s) = steps[0], steps[-1]
     return (last_tokens - first_tokens) / max(1e-3, last_s - first_s), 50 * (max(rates) / min(rates) - 1)
 
 
 def probe_overrides(run: RunConfig, overrides: Overrides) -> Overrides:
-    """Return the settings of the probe: the same run, one micro-step a step, without evaluations."""
+    """Return the settings of the probe: the same run with one micro-step per step, without evaluations."""
     sizes = {"batch_size": run.optim.batch_size, "gradient_accumulation_steps": 1}
     settings = [*QUIET_SETTINGS, *(f"training.config.{key}={value}" for key, value in sizes.items())]
     if run.watch.validates:  # otherwise the store would have other rows

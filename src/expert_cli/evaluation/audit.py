@@ -1,7 +1,7 @@
-"""Finds faults in an expert's training rows and cases by running and comparing them: one entry of `CHECKS` for each kind.
+"""Finds faults in an expert's training rows and cases by running and comparing them. `CHECKS` has an entry for each kind.
 
-Near duplicates are candidates that share 3 of their 7 smallest shingle hashes (Broder 1997), which two rows of similarity 0.8
-do with a probability of 99.5 %; candidates are then compared exactly, with the first and the last row of each triple.
+Candidates for near duplicates share 3 of their 7 smallest shingle hashes (Broder 1997); two rows of similarity 0.8 do so with a
+probability of 99.5 %. A row is then compared exactly with the first and the last earlier row that has the same three hashes.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from expert_cli.utils.text import normalize
 NEAR, WIDTH, HASHES, SHARED = 0.8, 5, 7, 3
 MAX_EXAMPLES = 5
 PROGRAMS = 200
-"""How many answers that are programs are parsed, spread evenly."""
+"""The number of answers that are parsed if answers are programs, spread evenly over the rows."""
 TIMEOUT_S = 10.0
 SYNTAX = ("syntax error", "incomplete", "unrecognized", "one statement")
 """Errors of SQLite that no set of tables can fix."""
 PARSED = ("cypher", "json", "python", "typescript")
-"""Verifiers whose cases run or parse any answer, also one to another case."""
+"""Verifiers whose cases can run or parse any answer, even the answer to another case."""
 VALUES = ("json", "number", "choice", "exact")
 """Verifiers of values: two different answers to one question contradict each other."""
 CHECKS: dict[str, tuple[str, str, str]] = {
@@ -58,7 +58,7 @@ CHECKS: dict[str, tuple[str, str, str]] = {
 }
 """For each check its severity (an error makes a row or case useless), what is counted, and its meaning."""
 _CREATE = re.compile(r"\bCREATE\s+(?:\w+\s+)?(?:TABLE|VIEW)\b", re.IGNORECASE)
-# Words that only begin another turn of a prompt; tokens do not occur in programs either.
+# Matches words that only begin another turn of a prompt, and control tokens, which do not occur in programs either.
 _NEXT_TURN = re.compile(
     r"<\|[A-Za-z_]+\|>|<(?:start|end)_of_turn>|<｜[^｜]{1,30}｜>"
     r"|^### (?:Instruction|Input|Human|User|Question|Response):|^\[/?INST\]"
@@ -70,7 +70,7 @@ _MIN_PROMPT_CHARACTERS = 12
 
 @dataclass
 class Audit:
-    """What was checked, and the findings by check and place; not_checked: why a check was skipped."""
+    """The checked rows and cases, and the findings by check and place. not_checked: the reasons for skipped checks."""
 
     plan: Plan
     verifier: str
@@ -83,17 +83,17 @@ class Audit:
     not_checked: dict[str, str] = field(default_factory=dict)
 
     def add(self, check: str, where: str, detail: str, text: str) -> None:
-        """Note a finding; a place counts once for each check."""
+        """Record a finding; a place counts once for each check."""
         self.found[check].setdefault(where, (detail, text))
 
     @property
     def counts(self) -> dict[str, int]:
-        """The number of rows or cases by check; for unreadable rows all of them, not the examples alone."""
+        """The number of rows or cases by check. All unreadable rows count, not only the examples."""
         return {name: len(found) for name, found in self.found.items()} | {"unreadable": self.unreadable}
 
     @property
     def errors(self) -> int:
-        """The number of errors; a row may count in several checks."""
+        """The number of errors. A row may count in several checks."""
         return sum(count for name, count in self.counts.items() if CHECKS[name][0] == "error")
 
     def as_json(self) -> dict[str, Any]:
@@ -124,7 +124,7 @@ def _example(where: str, told: tuple[str, str]) -> dict[str, Any]:
 
 
 def audit_data(plan: Plan, case_files: Sequence[Path], verifier: str, limit: int | None, report: Reporter) -> Audit:
-    """Run every check on an expert's rows and cases. verifier: "" = that of the cases. limit: number of rows, spread evenly."""
+    """Run all checks on an expert's rows and cases. verifier: "": that of the cases. limit: number of rows, spread evenly."""
     cases = [case for path in case_files for case in read_cases(path)]
     located = locate_data(plan.run.data, report)
     data = replace(plan.run.data, validation=(), validation_share=0.0, schema_prompt=None)  # each bad row is reported
@@ -146,7 +146,7 @@ def audit_data(plan: Plan, case_files: Sequence[Path], verifier: str, limit: int
 
 
 def _run_answers(audit: Audit, report: Reporter) -> None:
-    """Run or parse the answers of rows, as far as that needs no case; results are not compared."""
+    """Run or parse the answers of rows if no expected result is needed; results are not compared."""
     kind, left = registered(audit.verifier), Counter[str]()
     fault_of = partial(_fault, audit, _parsing_case(audit), compiler({}))
     rows = spread(audit.rows, PROGRAMS) if kind and kind.starts else audit.rows
@@ -158,7 +158,7 @@ def _run_answers(audit: Audit, report: Reporter) -> None:
                     audit.add("does_not_run", row.where, fault, row.answer)
             except Stopped as stopped:
                 left[f"{stopped.kind}: {stopped.detail}"] += 1
-            except InputError as error:  # of the row's database
+            except InputError as error:  # from the row's database
                 audit.add("does_not_run", row.where, error.message, row.answer)
     left[f"of programs {PROGRAMS} are parsed"] = len(audit.rows) - len(rows)
     if count := left.total():
@@ -167,13 +167,13 @@ def _run_answers(audit: Audit, report: Reporter) -> None:
 
 
 def _parsing_case(audit: Audit) -> EvalCase | None:
-    """Return a case that runs or parses any answer; None if there is none."""
+    """Return a case that can run or parse any answer; None if there is none."""
     one = next((one for one in audit.cases if one.case.verifier == audit.verifier in PARSED), None)
     return one and replace(one, case=one.case.model_copy(update={"perturb": None}))
 
 
 def _fault(audit: Audit, one: EvalCase | None, no_tables: Callable[[str], str], row: Row) -> str:
-    """Return why an answer cannot be right, "" if it can. Raises Stopped where that cannot be told."""
+    """Return the reason why an answer cannot be right, "" if it may be right. Raises Stopped if this cannot be decided."""
     if not row.messages:
         raise Stopped("parsed_only", "the answer in a whole text is not run")
     decoding, name = audit.plan.loaded.manifest.training.decoding, audit.verifier
@@ -201,7 +201,7 @@ def _fault(audit: Audit, one: EvalCase | None, no_tables: Callable[[str], str], 
 
 @lru_cache(maxsize=64)
 def compiler_for(file: Path | None, text: str) -> Callable[[str], str] | None:
-    """Return why SQLite does not compile a query on a database or a text's tables, as a function; None: unreadable tables."""
+    """Return a function that says why SQLite cannot compile a query on a file or a text's tables; None: unreadable tables."""
     if file is not None:
         return partial(compile_fault, sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True))
     tables = tables_of(text)
@@ -244,7 +244,7 @@ def _check_texts(audit: Audit) -> None:
 
 
 def prompt_in_answer(question: str, answer: str) -> str:
-    """Return how an answer continues into another prompt; "" if it does not."""
+    """Return a message if an answer continues with another prompt, or ends with its own; else ""."""
     if marker := _NEXT_TURN.search(answer):
         return f"it holds {marker[0].splitlines()[0]!r}"
     question, answer = normalize(question), normalize(answer)
@@ -254,8 +254,8 @@ def prompt_in_answer(question: str, answer: str) -> str:
 
 
 def _check_lengths(audit: Audit) -> None:
-    """Find answers of `max_seq_length` tokens or more; shorter ones in bytes are not encoded."""
-    from expert_cli.model.loading.base_model import fetch_model, places_of  # base_model imports torch where it loads
+    """Find answers of `max_seq_length` tokens or more. Answers with fewer bytes are not encoded."""
+    from expert_cli.model.loading.base_model import fetch_model, places_of  # base_model imports torch only if needed
     from expert_cli.model.tokenizer import load_tokenizer
 
     run, limit = audit.plan.run, audit.plan.run.data.max_seq_length
@@ -310,7 +310,7 @@ def _is_near(one: frozenset[str], other: frozenset[str]) -> bool:
 
 
 def near_duplicates(rows: Sequence[tuple[str, ...]], report: Reporter = NullReporter()) -> dict[int, int]:
-    """Return near duplicates, each with the number of the earlier row; a row is normalized question, input and answer."""
+    """Return the number of each near duplicate with that of the earlier row. A row: normalized question, input and answer."""
     first, last, near = dict[int, int](), dict[int, int](), dict[int, int]()
     with late_progress(report, "comparing rows", len(rows), "rows") as show:
         for number, (question, below, answer) in enumerate(rows):

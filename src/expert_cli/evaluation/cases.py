@@ -1,4 +1,4 @@
-"""Reads rows of cases and answers: strict JSON lines; every error names file and line."""
+"""Reads cases and answers from files of strict JSON lines. Every error message names file and line."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True)
 class EvalCase:
-    """A case of a file with its question and, once answered, the answer or all that were drawn.
+    """A case from a file with its question and, once it is answered, its answer or all drawn answers.
 
-    where: "file:line". digest: hash of the row without answers. file: the path of the first file it names. shown: its database
-    as text, in place of the input.
+    where: "file:line". digest: hash of the row without answers. file: the path of the first file that the case names. shown: a
+    description of its database, used instead of the input.
     """
 
     case: Case
@@ -57,11 +57,11 @@ class EvalCase:
 
     @property
     def asked(self) -> tuple[str, str]:
-        """What a model is asked: prompt, and input or shown database."""
+        """The prompt for a model, and the input or the shown database."""
         return self.prompt, self.shown or self.input
 
     def turn(self, separator: str) -> str:
-        """Return what a model is asked as one text."""
+        """Return the prompt with the input or the shown database as one text."""
         return separator.join(filter(None, self.asked))
 
     def answered(self, text: str) -> EvalCase:
@@ -85,7 +85,7 @@ def spread(rows: Sequence[T], count: int | None) -> list[T]:
 
 
 def shown_databases(cases: Cases, settings: SchemaPromptConfig | None) -> list[EvalCase]:
-    """Return cases with their database, or the CREATE TABLE texts of their input, as text to show. Raises InputError."""
+    """Return cases with a description of their database, or of their input's CREATE TABLEs, as `shown`. Raises InputError."""
     if settings is None:
         return list(cases)
     shown = list(cases)
@@ -98,7 +98,7 @@ def shown_databases(cases: Cases, settings: SchemaPromptConfig | None) -> list[E
 
 @contextmanager
 def at(where: str) -> Iterator[None]:
-    """Put the place before the message of an InputError raised inside."""
+    """Put the place `where` before the message of an InputError that is raised inside."""
     try:
         yield
     except InputError as error:
@@ -106,7 +106,7 @@ def at(where: str) -> Iterator[None]:
 
 
 def read_cases(path: Path, needed: Literal["answer", "prompt"] = "prompt") -> list[EvalCase]:
-    """Read at least one row of cases with prompts, or with answers. Raises InputError with file and line of the first error."""
+    """Read one or more cases with prompts, or with answers. Raises InputError with file and line of the first error."""
     seen, rows = dict[str, str](), list[EvalCase]()
     for where, line, row in json_objects(path):
         asks = {"prompt": None, "input": ""} if needed == "prompt" or "prompt" in row else {}
@@ -152,7 +152,7 @@ def read_case(where: str, row: Mapping[str, Any]) -> Case:
 
 
 def case_in(folder: Path, where: str, row: Mapping[str, Any]) -> tuple[Case, Path | None]:
-    """Return the case of a row and the path of its first file. folder: absolute, which its files are relative to."""
+    """Return the case of a row and the path of its first file. folder: the absolute path that its files are relative to."""
     case = read_case(where, row)
     files = [(folder / name).resolve() for name in case.file_names]
     for name, file in zip(case.file_names, files, strict=True):

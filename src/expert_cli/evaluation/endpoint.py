@@ -1,6 +1,6 @@
-"""Lets an OpenAI-compatible server answer the cases: an expert as it is served, or a large model beside it.
+"""Lets an OpenAI-compatible server answer the cases: a served expert, or a large model to compare it with.
 
-Uses urllib, because huggingface_hub installs either httpx or httpx2. The key is sent to the named server alone.
+urllib is used, because huggingface_hub installs either httpx or httpx2. The key is sent only to the named server.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class _Unredirected(HTTPRedirectHandler):
 
 
 class Server:
-    """A server that is asked by chat messages, or by prompt text if its address ends in /completions."""
+    """A server that gets chat messages, or the prompt as text if its address ends in /completions."""
 
     def __init__(self, url: str, model: str, key: str, report: Reporter, *, offline: bool) -> None:
         """Check the address. Raises InputError for an invalid one, EnvironmentProblem for one that may not be used offline."""
@@ -58,7 +58,7 @@ class Server:
         self._takes_grammars = True
 
     def said(self, asked: Mapping[str, Any], held: Mapping[str, Any]) -> Answer:
-        """Return the answer to a request. held: parameters that enforce a grammar, left out where the server refuses them."""
+        """Return the answer to a request. held: parameters that enforce a grammar, left out if the server refuses them."""
         code, text = self._reply(json.dumps({**asked, **held}).encode())
         with suppress(ValueError, KeyError, IndexError, TypeError):
             found = json.loads(text)
@@ -97,7 +97,7 @@ class Server:
 def evaluate_served(
     server: Server, by: TrainedAdapter | Plan, cases: Cases, how: GenerationConfig, may: Permissions, keep: Path | None
 ) -> Evaluation:
-    """Let a server answer, asked as expert.json says, else as the manifest does. keep: as for `evaluate_adapter`."""
+    """Let a server answer, with prompts as in expert.json, else as in the manifest. keep: as for `evaluate_adapter`."""
     evaluate.check_gradable(cases, server.report, may)
     trained, plan = (by, by.plan) if isinstance(by, TrainedAdapter) else (None, by)
     file = trained.origin.expert_config if trained else None

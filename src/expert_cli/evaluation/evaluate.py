@@ -1,7 +1,7 @@
-"""Evaluates an adapter: it answers the cases, its base model may too, and all answers are judged. Also judges saved answers.
+"""Evaluates an adapter, and optionally its base model: lets them answer the cases, and grades answers, also saved ones.
 
-The base model has the same weights with the adapter disabled. It is asked as one asks a model without an adapter: in its own
-chat template, without a grammar, without examples and with a few training rows as examples.
+The base model is the same model with the adapter disabled. It is used as is usual without an adapter: with its own chat
+template, without a grammar, once without examples and once with a few training rows as examples.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ if TYPE_CHECKING:
 NEW_TOKENS_OF_BASE = 512
 """max_new_tokens of a base model: at least this, and at least twice the longest right answer."""
 DUMMY = "x"
-"""An answer that is wrong everywhere."""
+"""An answer that is wrong for every case."""
 
 
 class Answering:
-    """One pass over the cases. Answers are appended to a file as they are made, so that an interrupted pass continues.
+    """One pass over the cases. Answers are appended to a file as they are made, so that an interrupted pass can continue.
 
-    settings: how the model is asked; left: the cases without an answer yet.
+    settings: how answers are generated; left: the cases without an answer yet.
     """
 
     def __init__(
         self, of: str, cases: Cases, how: GenerationConfig, report: Reporter, keep: Path | None = None, asked: Any = ()
     ) -> None:
-        """Read earlier answers of this pass from the file `keep`. of: title; asked: what else identifies the pass."""
+        """Read earlier answers of this pass from the file `keep`. of: title; asked: more values that identify the pass."""
         self.title, self.settings, self.report, self._cases, self._keep = of, how, report, cases, keep
         self._pass = case_files.digest_of({of: [asked, asdict(how), [one.asked for one in cases]]})
         self._started, self._made = time.monotonic(), dict[str, tuple[Answer, ...]]()
@@ -65,7 +65,7 @@ class Answering:
             report.info(f"{len(cases) - len(self.left)} of {len(cases)} cases are answered already")
 
     def add(self, case: EvalCase, answers: Iterable[Answer]) -> int:
-        """Keep the answers to a case, cut at the first stop sequence; return how many cases of this run are answered."""
+        """Add the answers to a case, cut at the first stop sequence. Return how many cases in `left` are answered."""
         cut = [(self.settings.until_stop(one.text), one) for one in answers]
         made = [one if text == one.text else one._replace(text=text, stop="sequence") for text, one in cut]
         self._made[case.digest] = tuple(made)
@@ -74,7 +74,7 @@ class Answering:
         return sum(one.digest in self._made for one in self.left)
 
     def judged(self, allowed: Permissions, **computed: Any) -> Evaluation:
-        """Judge the answers. computed: device or server, which decide about rounding."""
+        """Grade the answers. computed: device or server, which affect rounding."""
         seconds, every = time.monotonic() - self._started, [self._made[case.digest] for case in self._cases]
         stops, tokens = Counter(one.stop for one in chain(*every)), sum(one.tokens for one in chain(*every))
         told = {"tokens": tokens, "cut_off": stops["length"], "looping": stops["looping"], **computed}
@@ -85,7 +85,7 @@ class Answering:
 
 
 def drawn_shots(trained: TrainedAdapter, count: int, cases: Cases, report: Reporter) -> list[Row]:
-    """Return `count` training rows drawn by the seed, none of which asks a question of a case. Raises InputError."""
+    """Return `count` training rows, drawn by the seed, whose questions are in no case. Raises InputError."""
     from expert_cli.data.select import select_rows
     from expert_cli.data.sources import locate_data
 
@@ -100,7 +100,7 @@ def drawn_shots(trained: TrainedAdapter, count: int, cases: Cases, report: Repor
 
 
 def _is_example(row: Row) -> bool:
-    """Whether a row is a single question and answer, so that it can stand before another question."""
+    """Whether a row is a single question and answer, so that it can be an example before another question."""
     turns = [turn for turn in row.messages if turn["role"] not in ("system", "developer")]
     return [turn["role"] for turn in turns] == ["user", "assistant"] and not any(map(beside_content, turns))
 
@@ -123,7 +123,7 @@ def longest_right_answer(renderer: PromptRenderer, cases: Cases) -> int:
 
 
 def free(settings: GenerationConfig, longest: int = 0) -> GenerationConfig:
-    """Return how the base model is asked: greedily, without a grammar. longest: tokens that an answer may have."""
+    """Return the settings for the base model: no sampling, no grammar. longest: a lower limit for `max_new_tokens`."""
     tokens = max(settings.max_new_tokens, NEW_TOKENS_OF_BASE, longest)
     return GenerationConfig(tokens, settings.batch_size, seed=settings.seed, num_beams=settings.num_beams)
 
@@ -135,7 +135,7 @@ def write_answers(
     allowed: Permissions = NOTHING,
     shots: Sequence[Row] = (),
 ) -> Evaluation:
-    """Let the model answer the remaining cases, and judge all. shots: examples before each question."""
+    """Let the model answer the remaining cases, and grade all answers. shots: examples before each question."""
     import torch
 
     from expert_cli.inference.generate import Request, batches
@@ -162,7 +162,7 @@ def write_answers(
 
 
 def seed_of(settings: GenerationConfig, case: EvalCase) -> int:
-    """Return a case's part of its batch's seed."""
+    """Return the part of a batch's seed that comes from a case."""
     return int.from_bytes(hashlib.sha256(f"{settings.seed} {case.digest}".encode()).digest()[:7], "big")
 
 
@@ -173,7 +173,7 @@ def _prompt(renderer: PromptRenderer, turn: str, shots: Sequence[Row]) -> list[i
 
 
 def cases_of(plan: Plan, cases: Path | None, limit: int | None = None) -> list[EvalCase]:
-    """Return the cases of a file, by default the expert's own; limit: so many of them. Raises InputError if there are none."""
+    """Return the cases of a file, by default the expert's own. limit: number of cases. Raises InputError if there are none."""
     path = cases or plan.own_cases
     if not path.is_file():
         raise InputError(f"{path}: not a file", "give the cases: --cases FILE (evaluate --help shows one)")
@@ -196,10 +196,10 @@ def evaluate_adapter(
     shots: int | None = None,
     keep: Path | None = None,
 ) -> Evaluation:
-    """Let an adapter answer.
+    """Let an adapter answer the cases, and grade its answers.
 
-    shots: the number of examples; with it the base model answers too, without and with examples, and the adapter without its
-    grammar. None: the adapter alone. keep: file of the answers so far, by which an interrupted evaluation continues.
+    shots: the number of examples. If given, the base model answers, too, without and with examples, and so does the adapter
+    without its grammar. None: only the adapter. keep: file of the answers so far, to continue an interrupted evaluation.
     """
     from expert_cli.inference.expert import open_expert
     from expert_cli.inference.prompts import base_renderer
@@ -232,7 +232,7 @@ def evaluate_adapter(
 
 
 def facts_of(trained: TrainedAdapter, base_sha256: str, template: str, separator: str) -> dict[str, Any]:
-    """Return the value under "expert": what is evaluated."""
+    """Return the value of "expert": the adapter and the base model that are evaluated."""
     run, adapter = trained.plan.run, trained.origin.adapter
     told = {"expert": run.expert, "adapter": str(adapter), "adapter_sha256": sha256_of(adapter / WEIGHTS)}
     told |= {"base_model": run.model.name, "base_sha256": base_sha256, "quantization": run.model.quantization}
@@ -242,7 +242,7 @@ def facts_of(trained: TrainedAdapter, base_sha256: str, template: str, separator
 def grade_kept(
     answers: Path, cases: Path | None, limit: int | None, report: Reporter, allowed: Permissions
 ) -> Evaluation:
-    """Grade answers that were saved before, by themselves or in an evaluation; cases: others with the same ids and prompts."""
+    """Grade saved answers: a file of answers, or an evaluation. cases: a file of cases with the same ids and prompts."""
     document = read_json(answers)
     if not items(document, "answers"):
         if cases is not None:
@@ -280,7 +280,7 @@ def _kept(row: Mapping[str, Any], cases: Mapping[str, EvalCase], path: Path) -> 
 
 
 def check_gradable(cases: Cases, report: Reporter, allowed: Permissions = NOTHING) -> None:
-    """Judge a dummy answer to every case, so that what cannot be judged fails before a model is loaded or trained."""
+    """Grade a dummy answer to every case, so that a case that cannot be graded fails before a model is loaded or trained."""
     allowed.require(cases, report)
     dummies, seen = list[EvalCase](), set[str]()
     for row in cases:

@@ -1,4 +1,4 @@
-"""Takes the answer out of a model's text: without thinking, cut at the end token; with a fenced block, only its code."""
+"""Extracts the answer from a model's text: without thinking, cut at the end token, and only the code of a fenced block."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _END = re.compile(
 # Only at the start of a line: a program may contain the word in a string.
 _THOUGHT = re.compile(r"^[ \t]*<think>(?:.*?</think>|.*)", re.MULTILINE | re.DOTALL)
 _THOUGHT_END = re.compile(r"^[ \t]*</think>|</think>[ \t\r]*$", re.MULTILINE)
-# A fence is closed by one at least as long on a line of its own; an unclosed block extends to the end of the text.
+# A fence is closed by a line with a fence that is at least as long; an unclosed block extends to the end of the text.
 _BLOCK = re.compile(
     r"^[ \t]*+(?P<fence>`{3,}+|~{3,}+)(?P<mark>[^`\n]*+)(?:\n|\Z)(?P<code>.*?)(?:^[ \t]*+(?P=fence)[`~]*+[ \t\r]*+$|\Z)",
     re.MULTILINE | re.DOTALL,
@@ -25,14 +25,14 @@ _ONE_LINE = re.compile(r"```([^`\n]+)```")
 
 
 MAX_CHARACTERS = 4_000_000
-"""Longer texts are cut: extraction is not covered by the time limit."""
+"""Longer texts are cut, because the time limit does not cover extraction."""
 
 
 def extract(text: str, fences: Collection[str]) -> str:
     """Return the answer in `text`, cut at end tokens. fences: names of its language in fenced blocks.
 
-    The last block with such a name counts, because a model that corrects itself does so after its first attempt; else the last
-    block without a name, or named as text; without any block the whole text.
+    The last block with such a name counts, because a model that corrects itself does so after its first attempt. Without one,
+    the last block that has no name or is named as text counts; without any such block, the whole text.
     """
     text = _THOUGHT.sub("", text[:MAX_CHARACTERS])
     if thought_end := _THOUGHT_END.search(text):  # the chat template may have opened the thinking in the prompt

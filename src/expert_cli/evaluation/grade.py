@@ -1,7 +1,7 @@
 """Judges answers in parallel, within the user's permissions, and computes the figures of `evaluate --json`: verdicts,
 accuracy, and a paired comparison with an earlier evaluation.
 
-A vote among several answers counts equal results (`Case.result_key`), not equal texts.
+A vote among several answers counts answers with equal results (`Case.result_key`), not with equal texts.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ R = TypeVar("R")
 CASE_TIMEOUT_S = 2.0
 TOGETHER = 25
 _NOTHING: frozenset[Kind] = frozenset(("invalid", "refused", "timeout", "too_large"))
-"""Verdicts on answers without a result."""
+"""Verdicts on answers that have no result."""
 
 
 @dataclass(frozen=True)
 class Permissions:
-    """What the user permits: commands that cases name; programs without a sandbox around them; seconds for each answer."""
+    """The user's permissions: commands that cases name, programs without a sandbox, and seconds for each answer."""
 
     commands: bool = False
     without_walls: bool = False
@@ -72,7 +72,7 @@ NOTHING = Permissions()
 def in_order(
     work: Callable[[T], R], items: Sequence[T], threads: int, show: Callable[[float], None] = lambda _: None
 ) -> list[R]:
-    """Return `work` of every item, in order; an interruption stops the threads, too."""
+    """Call `work` on every item in threads, and return the results in order. An interruption stops the threads, too."""
     stop, done = threading.Event(), list[R]()
     with ThreadPoolExecutor(threads, initializer=cancel_with, initargs=(stop,)) as pool:
         try:
@@ -87,7 +87,7 @@ def in_order(
 
 @dataclass(frozen=True)
 class GradedAnswer:
-    """A row with a verdict on each answer; majority: the index of a sample with the most frequent result, if there is one."""
+    """A row with a verdict on each answer. majority: the index of the first sample with the most frequent result, if any."""
 
     row: EvalCase
     verdicts: tuple[Grade, ...]
@@ -99,7 +99,7 @@ class GradedAnswer:
         return self.verdicts[0]
 
     def as_json(self) -> dict[str, Any]:
-        """Return the entry under "answers"."""
+        """Return the entry of "answers"."""
         row, judged = self.row, zip(self.row.answers, self.verdicts, strict=True)
         each = [{**vars(verdict), "answer": one.text, "stop": one.stop or None} for one, verdict in judged]
         return {
@@ -117,13 +117,13 @@ class GradedAnswer:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Judged answers, at least one, in the order of their rows; told: further keys of `evaluate --json`."""
+    """One or more graded answers in the order of their rows. told: further keys of `evaluate --json`."""
 
     answers: tuple[GradedAnswer, ...]
     told: Mapping[str, Any] = field(default_factory=dict)
 
     def telling(self, **told: Any) -> Evaluation:
-        """Return the answers with further keys."""
+        """Return the evaluation with further keys."""
         return Evaluation(self.answers, {**self.told, **told})
 
     @property
@@ -133,13 +133,13 @@ class Evaluation:
 
     @property
     def share(self) -> dict[str, Any]:
-        """How many passed, the share, and the 95 % interval of Wilson, which holds near 0 and 1 and for few cases."""
+        """The number and share of right answers, and Wilson's 95 % interval, which also holds near 0 and 1 or for few cases."""
         cases, correct = len(self.answers), sum(self.passed)
         return {"cases": cases, "correct": correct, "accuracy": correct / cases, "ci95": list(wilson(correct, cases))}
 
     @property
     def missed(self) -> str:
-        """Which threshold was missed, with both values; "" for none."""
+        """The message about the threshold that was missed, with both values; "" for none."""
         threshold, against = self.told.get("threshold"), self.told.get("against")
         if threshold is not None and self.share["accuracy"] < threshold:
             told = "accuracy {accuracy:.4f} ({correct} of {cases}) is below the threshold {threshold:g}"
@@ -149,7 +149,7 @@ class Evaluation:
         return ""
 
     def judged(self) -> dict[str, Any]:
-        """Return the keys of `evaluate --json` that follow from the verdicts; the most frequent failure first."""
+        """Return the keys of `evaluate --json` that follow from the verdicts, with the most frequent failure first."""
         groups: dict[str, list[GradedAnswer]] = {}
         for one in self.answers:
             groups.setdefault(one.row.case.category, []).append(one)
@@ -182,18 +182,18 @@ class Evaluation:
         return {**self.judged(), **untold, "passed": not self.missed, **self.told}
 
     def beside(self, expert: Evaluation, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the value under a key of `BASES`: other answers to the same cases, and how many fewer of them are right.
-        asked: how they were made.
+        """Return the value of a key of `BASES`: these answers to the same cases, and by how much the expert's are better.
+        asked: how these answers were made.
         """
         told = Paired.of(self.passed, expert.passed).rise()
         return {**self.judged(), "difference": told, **asked, "generation": self.told.get("generation")}
 
 
 def compare_with(path: Path, found: Evaluation, max_drop: float, report: Reporter) -> dict[str, Any]:
-    """Pair the answers with those of the evaluation in `path` by id; return the value under "against".
+    """Pair the answers with those of the evaluation in `path` by id, and return the value of "against".
 
-    answers: number of answers that are compared as texts; differ: cases with different texts. Raises InputError if no case is
-    in both, or a case has changed.
+    In it, `answers` is the number of answers that are compared as texts, and `differ` lists the cases with different texts.
+    Raises InputError if no case is in both, or a case has changed.
     """
     old = {row["id"]: row for row in map(part, items(read_json(path), "answers")) if "id" in row}
     both = [(judged, old[judged.row.id]) for judged in found.answers if judged.row.id in old]
@@ -219,7 +219,7 @@ def _texts(row: Mapping[str, Any]) -> list[Any]:
 
 
 def grade(rows: Cases, report: Reporter, case_timeout_s: float, threads: int | None = None) -> Evaluation:
-    """Judge every answer, including samples, on `threads` cores. Raises InputError, EnvironmentProblem."""
+    """Grade every answer, including samples, in `threads` threads. Raises InputError, EnvironmentProblem."""
     fitting = min(usable_cores(), psutil.virtual_memory().available // MEMORY_BYTES)
     threads, work = max(1, min(threads or fitting, len(rows))), partial(_graded, timeout_s=case_timeout_s)
     with late_progress(report, "judging", len(rows), "answers") as show:
@@ -232,7 +232,7 @@ def grade(rows: Cases, report: Reporter, case_timeout_s: float, threads: int | N
             in_order(partial(kind.prepare, timeout_s=case_timeout_s), parts, threads)
         found = in_order(work, rows, threads, show)
         late = [n for n, one in enumerate(found) if "timeout" in {each.kind for each in one.verdicts}]
-        if threads > 1 and late:  # they shared the cores: each one gets its time again, alone
+        if threads > 1 and late:  # they shared the cores: each one is run again, alone
             again = in_order(work, [rows[n] for n in late], 1, lambda done: show(len(rows) - len(late) + done))
             for n, one in zip(late, again, strict=True):
                 found[n] = one
@@ -240,7 +240,7 @@ def grade(rows: Cases, report: Reporter, case_timeout_s: float, threads: int | N
 
 
 def _graded(row: EvalCase, timeout_s: float) -> GradedAnswer:
-    """Judge a row's answers; equal ones are run once."""
+    """Grade a row's answers; equal answers are run once."""
     texts = [one.text for one in row.answers]
     known = {text: verdict_on(row, text, timeout_s) for text in dict.fromkeys(texts)}
     verdicts = tuple(known[text] for text in texts)
@@ -248,7 +248,7 @@ def _graded(row: EvalCase, timeout_s: float) -> GradedAnswer:
 
 
 def verdict_on(row: EvalCase, text: str, timeout_s: float) -> Grade:
-    """Extract and judge an answer."""
+    """Extract an answer from a text, and grade it."""
     with at(row.where):
         return row.case.verdict(extract(text, row.case.fences), row.file, timeout_s)
 
@@ -256,7 +256,7 @@ def verdict_on(row: EvalCase, text: str, timeout_s: float) -> Grade:
 def _majority(row: EvalCase, verdicts: Sequence[Grade], timeout_s: float) -> int | None:
     """Return the index of the first sample with the most frequent result; None if none has a result."""
     given_of = cache(partial(given_by, case=row.case, file=row.file, timeout_s=timeout_s))
-    # the verdict on a program comes from its tests
+    # the verdict on a program comes from its tests, so any program may have a result
     gave = (row.case.starts or one.kind not in _NOTHING for one in verdicts)
     given = [given_of(one.text) if is_any else None for one, is_any in zip(row.answers, gave, strict=True)]
     first = by_votes(given)[0][0]
@@ -264,14 +264,14 @@ def _majority(row: EvalCase, verdicts: Sequence[Grade], timeout_s: float) -> int
 
 
 def given_by(text: str, case: Case, file: Path | None, timeout_s: float) -> Hashable:
-    """Return the result key of an answer's text; None for no result."""
+    """Return the result key of the answer in a text; None if it has no result."""
     with suppress(Stopped):
         return case.result_key(extract(text, case.fences), file, timeout_s)
     return None
 
 
 def rows_given(database: Path) -> Callable[[str], Hashable]:
-    """Return a function that runs an answer on a copy of an SQLite file, for a vote."""
+    """Return a function that runs an answer on a copy of an SQLite file and returns its result key, for a vote."""
     row = {"verifier": "sql", "database": str(database), "expected": "SELECT 1 WHERE 1 = 0"}
     case = VERIFIERS["sql"].model_validate(row)
     return partial(given_by, case=case, file=database.absolute(), timeout_s=CASE_TIMEOUT_S)

@@ -1,9 +1,9 @@
-"""Input for TRL's trainers: verdicts as rewards from 0 to 1, right and wrong answers as preference pairs.
+"""Makes input for TRL's trainers: rewards from 0 to 1 from verdicts, and preference pairs from right and wrong answers.
 
 {"id": case, "prompt": [{"role": "user", "content": ...}], "chosen": [{"role": "assistant", ...}], "rejected": [...]}
 
-Pairs are conversations, so that the tokenizer in `adapter/` formats them as training did, with system prompt and end token. To
-plain texts TRL appends the tokenizer's EOS token, which may be another one.
+Pairs are conversations, so that the tokenizer in `adapter/` formats them as training did, with system prompt and end token. TRL
+appends the tokenizer's EOS token to plain texts, and this may be another token.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from expert_cli.utils.files import json_lines, parse_json, require_new_file, wri
 from expert_cli.utils.reporter import NullReporter
 
 DENSE: Mapping[Kind, float] = {"correct": 1.0, "wrong": 0.3, "unknown_name": 0.1, "parsed_only": 0.1}
-"""An answer that only runs or parses gets less than half: near misses must not add up to a right answer."""
+"""Rewards by verdict. An answer that only runs or parses gets less than half: near misses must not add up to a right one."""
 WHOLE_CASE = "case"
 """The column with the whole case as JSON text, instead of a column for each key."""
 MOST_PAIRS = 4
-"""Pairs of one prompt. K answers, half of them right, make K²/4 pairs: prompts that are half solved would dominate."""
+"""The most pairs of one prompt. K answers, half of them right, make K²/4 pairs, so half-solved prompts would dominate."""
 OPTION = "--write-pairs"
 
 
 def grades(
     completions: Sequence[Any], columns: Mapping[str, Sequence[Any]], folder: Path, allowed: Permissions
 ) -> list[Grade]:
-    """Judge completions in parallel, equal answers to equal cases once; what is not text counts as empty.
+    """Grade completions in parallel, equal answers to equal cases only once. A completion without text counts as empty.
 
-    columns: of the data set, an entry for each completion; read are the keys of the case, or `WHOLE_CASE` alone. folder: paths
-    in cases are relative to it.
+    columns: those of the data set, with one entry per completion; only the keys of the case are read, or only `WHOLE_CASE`.
+    folder: paths in cases are relative to it.
     """
     rows = []
     for number, completion in enumerate(completions):
@@ -55,7 +55,7 @@ def grades(
 
 
 def text_of(completion: Any) -> str:
-    """Return the text of a completion, or of the assistant's last message; "" for anything else."""
+    """Return the text of a completion, or of its last message from the assistant; "" for anything else."""
     messages = completion if isinstance(completion, list | tuple) else ()
     said = [one.get("content") for one in messages if isinstance(one, Mapping) and one.get("role") == "assistant"]
     content = said[-1] if said else completion
@@ -81,7 +81,7 @@ def _row(where: str, number: int, columns: Mapping[str, Sequence[Any]]) -> dict[
 
 
 def write_pairs(path: Path, found: Evaluation, input_separator: str | None) -> dict[str, Any]:
-    """Write the preference pairs of an evaluation with samples; return the value under "pairs"."""
+    """Write the preference pairs of an evaluation with samples; return the value of "pairs"."""
     require_new_file(OPTION, path)
     if not all(len(one.verdicts) > 1 for one in found.answers):
         raise InputError(f"{OPTION}: a pair needs several answers to a case", "draw them: --samples 8")
@@ -103,7 +103,7 @@ def write_pairs(path: Path, found: Evaluation, input_separator: str | None) -> d
 
 
 def _pairs(one: GradedAnswer) -> Iterator[tuple[str, str]]:
-    """Yield (chosen, rejected), each answer as rarely as possible; answers that were only parsed are left out."""
+    """Yield (chosen, rejected), each answer as rarely as possible; none that is only parsed, or is right but unfinished."""
     texts: dict[bool, dict[str, str]] = {True: {}, False: {}}
     for answer, verdict in zip(one.row.answers, one.verdicts, strict=True):
         if verdict.kind != "parsed_only" and not (verdict.passed and answer.stop in ("length", "looping")):

@@ -1,6 +1,6 @@
-"""The devices of training, the CPU and torch's cuda; only this module calls torch's functions for them.
+"""The devices for training: the CPU and torch's cuda. Only this module calls torch's functions for them.
 
-To torch, AMD's cards are cuda, too. torch takes seconds to import, so only the functions that need it do.
+In torch, AMD GPUs are cuda devices, too. torch takes seconds to import, so only the functions that need it import it.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 Count = Literal["memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved"]
-"""Bytes of this process, in torch's words: allocated by tensors, or reserved; now, or at the peak."""
+"""Bytes of this process, by torch's names: allocated by tensors, or reserved; the current value, or the peak."""
 _OUT_OF_MEMORY = ("out of memory", "_STATUS_ALLOC_FAILED", "DefaultCPUAllocator")
 """Messages of torch.OutOfMemoryError, of the driver through AcceleratorError or Triton, of cuBLAS, cuDNN and others, which
-allocate themselves, and of a CPU. accelerate's `should_reduce_batch_size` lacks cuBLAS and AcceleratorError.
+allocate memory themselves, and of a CPU. accelerate's `should_reduce_batch_size` lacks cuBLAS and AcceleratorError.
 """
 
 
@@ -31,7 +31,7 @@ class Device:
 
     @property
     def is_gpu(self) -> bool:
-        """Whether it is not the CPU: it has memory and a clock of its own, and copies from pinned memory do not wait."""
+        """Whether it is a GPU: it has its own memory and timer, and copies from pinned memory are asynchronous."""
         return self.name != "cpu"
 
     def place(self, process: int = 0) -> str | int:
@@ -39,11 +39,11 @@ class Device:
         return process % int(_cuda().device_count()) if self.is_gpu else self.name
 
     def card_name(self) -> str:
-        """Return the name of the card in use."""
+        """Return the name of the GPU in use, or "cpu"."""
         return str(_cuda().get_device_name()) if self.is_gpu else self.name
 
     def memory(self) -> tuple[int, int]:
-        """Return (free bytes, total bytes) of the card in use, or of the host."""
+        """Return (free bytes, total bytes) of the GPU in use, or of the host."""
         if not self.is_gpu:
             host = psutil.virtual_memory()
             return int(host.available), int(host.total)
@@ -51,18 +51,18 @@ class Device:
         return int(free), int(total)
 
     def held(self, count: Count) -> int | None:
-        """Return a count of bytes, on a CPU this process's resident memory; None for a peak there, which is not counted."""
+        """Return a count of bytes. On a CPU: the resident memory of this process; None for a peak, which is not counted."""
         if self.is_gpu:
             return int(getattr(_cuda(), count)())
         return None if "max" in count else int(psutil.Process().memory_info().rss)
 
     def reset_peak(self) -> None:
-        """Reset both peaks, where they are counted."""
+        """Reset both peaks; on a CPU they are not counted."""
         if self.is_gpu:
             _cuda().reset_peak_memory_stats()
 
     def spilled(self) -> int:
-        """Return the bytes of its memory in host memory: Windows' driver silently moves them there."""
+        """Return how many bytes of GPU memory are in host memory, to which the Windows driver silently moves them."""
         return max(0, (self.held("memory_reserved") or 0) - self.memory()[1]) if self.is_gpu else 0
 
     def set_flags(self, *, tf32: bool) -> None:
@@ -75,12 +75,12 @@ class Device:
         torch.backends.cudnn.allow_tf32 = tf32
 
     def empty_cache(self) -> None:
-        """Release memory that torch keeps unused."""
+        """Release cached GPU memory that torch does not use."""
         if self.is_gpu:
             _cuda().empty_cache()
 
     def event(self) -> Any:
-        """Return an event in the device's queue, which measures milliseconds to another one."""
+        """Return a timing event for the device's queue; two events measure the milliseconds between them."""
         return _cuda().Event(enable_timing=True) if self.is_gpu else _Mark()
 
 
@@ -91,7 +91,7 @@ def _cuda() -> Any:
 
 
 class _Mark:
-    """torch's event for a device that works synchronously."""
+    """The counterpart of torch.cuda.Event for a device that works synchronously."""
 
     def record(self) -> None:
         """Record the time."""
@@ -115,7 +115,7 @@ def device_of(place: torch.device) -> Device:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether torch or one of its libraries ran out of memory."""
+    """Return whether an error means that torch or one of its libraries ran out of memory."""
     import torch
 
     told = isinstance(error, RuntimeError) and any(sign in str(error) for sign in _OUT_OF_MEMORY)

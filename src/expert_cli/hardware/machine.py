@@ -1,4 +1,4 @@
-"""Describes this machine: GPUs, memory, cores, number formats, versions. torch is slow to import: it is asked last."""
+"""Describes this machine: GPUs, memory, cores, number formats, versions. torch is slow to import, so it is asked last."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from expert_cli.hardware import nvml
 from expert_cli.utils.process_setup import prepare_process, usable_cores
 
 AMPERE = (8, 0)
-"""The compute capability of NVIDIA's first cards with bfloat16 on tensor cores and TF32."""
+"""The compute capability of the first NVIDIA GPUs with bfloat16 on tensor cores and TF32."""
 PACKAGES = ("torch", "transformers", "peft", "bitsandbytes", "datasets", "accelerate", "tokenizers", "expert-cli")
 
 
@@ -41,8 +41,8 @@ class Gpu:
 class Machine:
     """Facts about the machine that decisions depend on.
 
-    gpus: those that the installed torch can use, and NVIDIA's that it cannot. torch_cuda, torch_hip: the version of CUDA or
-    ROCm that torch was built for, else "".
+    gpus: those that the installed torch can use, and NVIDIA GPUs that it cannot use. torch_cuda, torch_hip: the version of
+    CUDA or ROCm that torch was built for, else "".
     """
 
     system: str
@@ -56,7 +56,7 @@ class Machine:
 
     @property
     def torch_device(self) -> str:
-        """The device that the installed torch was built for; to torch, AMD's cards are cuda."""
+        """The device that the installed torch was built for; in torch, AMD GPUs are cuda devices."""
         return "cuda" if self.torch_cuda or self.torch_hip else "cpu"
 
     @property
@@ -75,7 +75,7 @@ class Machine:
 
     @property
     def first_words(self) -> str:
-        """The first thing a user must know: a GPU that the installed torch cannot use; else ""."""
+        """A message about a GPU that the installed torch cannot use, which the user must know first; else ""."""
         if not self.gpus or self.torch_device != "cpu":
             return ""
         return (
@@ -92,7 +92,7 @@ def inspect() -> Machine:
         cores=usable_cores(),
         memory_bytes=psutil.virtual_memory().total,
         gpus=(),
-        # native bfloat16 (AVX512-BF16, AMX, Arm BF16), reported by Linux alone
+        # native bfloat16 (AVX512-BF16, AMX, Arm BF16), reported only by Linux
         cpu_bf16=bool(re.search(r"\b(avx512_bf16|amx_bf16|bf16)\b", _text(Path("/proc/cpuinfo")))),
         torch_cuda=cuda,
         versions=(
@@ -105,7 +105,7 @@ def inspect() -> Machine:
 
 
 def has_package(name: str) -> bool:
-    """Whether a package can be imported, without importing it."""
+    """Return whether a package can be imported, without importing it."""
     return importlib.util.find_spec(name) is not None
 
 
@@ -117,15 +117,15 @@ def installed(name: str) -> str | None:
 
 
 def _with_nvidia(found: Machine) -> Machine:
-    """Return the machine with the cards that training may use, the preferred one first, from the driver or else torch."""
+    """Return the machine with the NVIDIA GPUs that training may use, the preferred one first, from the driver or torch."""
     gpus = tuple(
-        # a card that shares the host's memory reports none
+        # a GPU that shares the host's memory reports none
         Gpu(card.name, round(1e6 * (card.memory_total_mb or 0.0)) or found.memory_bytes, card.capability)
         for card in nvml.visible()
         if card.capability is not None
     )
     if found.torch_cuda and not gpus:
-        with suppress(OSError):  # without the driver's own library, torch sees no card either
+        with suppress(OSError):  # without the driver's own library, torch sees no GPU either
             ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
             gpus = seen_by_torch()
     return replace(found, gpus=gpus)
@@ -144,7 +144,7 @@ def seen_by_torch() -> tuple[Gpu, ...]:
 
 
 def _torch_built_for(toolkit: str) -> str:
-    """Read the version of a toolkit from torch's version file, because importing torch takes seconds; "": not built for it."""
+    """Return a toolkit's version from torch's version file, as importing torch takes seconds; "" if not built for it."""
     spec = importlib.util.find_spec("torch")
     text = _text(Path(spec.origin).with_name("version.py")) if spec and spec.origin else ""
     match = re.search(rf"^{toolkit}\b[^=\n]*=\s*['\"]([^'\"]+)['\"]", text, re.MULTILINE)

@@ -1,8 +1,8 @@
-"""Asks the NVIDIA driver about its GPUs through NVML, without torch.
+"""Queries the NVIDIA driver about its GPUs through NVML, without torch.
 
-Unknown values are None or "", never an error: laptops report less. A card that fell off the bus is left out.
+Unknown values are None or "", never an error: laptops report less. A GPU that fell off the bus is left out.
 
-Opening NVML takes milliseconds: frequent callers do so inside `nvml_session()`.
+Opening NVML takes milliseconds, so frequent callers keep it open with `nvml_session()`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ OF_THE_GPU = 0
 
 
 class Driver(NamedTuple):
-    """The driver. problem: NVML's message if it cannot be asked, else ""; cuda: the newest supported version."""
+    """The NVIDIA driver. cuda: the newest supported version. problem: NVML's message if it cannot be queried, else ""."""
 
     version: str
     cuda: tuple[int, int] | None
@@ -29,9 +29,9 @@ class Driver(NamedTuple):
 
 @dataclass(frozen=True)
 class GpuSample:
-    """One sample of one GPU. None: not reported. Megabytes of 1e6 bytes.
+    """One sample of one GPU. None: not reported. Megabytes are 1e6 bytes.
 
-    utilization: per cent of the last fraction of a second in which any kernel was resident.
+    utilization: percentage of the last fraction of a second in which any kernel was resident.
     """
 
     index: int
@@ -46,7 +46,7 @@ class GpuSample:
 
 @contextmanager
 def nvml_session() -> Iterator[str]:
-    """Keep NVML open for the block; yields "" or why it cannot be opened. Sessions nest: NVML counts them."""
+    """Keep NVML open in the block; yield "" or why it cannot be opened. Sessions may be nested: NVML counts them."""
     library, problem = _library(), ""
     try:
         library.nvmlInit()
@@ -60,7 +60,7 @@ def nvml_session() -> Iterator[str]:
 
 
 def driver_info() -> Driver:
-    """Return the driver's version and the newest CUDA it supports, or why it cannot be asked."""
+    """Return the driver's version and the newest CUDA that it supports, or why it cannot be queried."""
     with nvml_session() as problem:
         if problem:
             return Driver("", None, problem)
@@ -71,7 +71,7 @@ def driver_info() -> Driver:
 def visible(environment: Mapping[str, str] = os.environ) -> list[GpuSample]:
     """Sample the GPUs that CUDA shows to a process with this environment, in CUDA's order.
 
-    CUDA_VISIBLE_DEVICES: their numbers (the driver's, for cards of one kind), up to the first word that is not a number.
+    CUDA_VISIBLE_DEVICES: numbers of GPUs (the driver's, if all are of one kind), up to the first word that is not one.
     """
     known = {str(card.index): card for card in sample()}
     chosen = environment.get("CUDA_VISIBLE_DEVICES")
@@ -94,7 +94,7 @@ def _library() -> Any:
 
 
 def _ask(question: str, *about: Any) -> Any:
-    """Return the answer to a query; None if library, driver or card do not know."""
+    """Return the answer to a query; None if the library, driver or GPU cannot answer it."""
     library = _library()
     with suppress(library.NVMLError, library.NVMLLibraryMismatchError, AttributeError):
         return getattr(library, question)(*about)

@@ -1,4 +1,4 @@
-"""Chat with an expert: single prompts or a conversation, one answer or a vote among several."""
+"""Chats with an expert: single prompts or a conversation, one answer or a vote among several."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from expert_cli.inference.vote import same_as, votes
 from expert_cli.utils.reporter import Reporter
 
 AT_ONCE = 16
-"""Answers to a vote that are generated in one batch."""
+"""The number of answers for a vote that are generated in one batch."""
 
 
 @dataclass
 class Chat:
-    """A conversation with an expert, held to its grammar. runs: returns an answer's result, for a vote."""
+    """A conversation with an expert, whose answers follow its grammar. runs: returns an answer's result, for a vote."""
 
     expert: Expert
     settings: GenerationConfig
@@ -45,7 +45,7 @@ class Chat:
         return "".join(self._pieces([self._turn(prompt, input_)]))
 
     def vote(self, prompt: str, input_: str = "", *, samples: int) -> dict[str, Any]:
-        """Draw answers and vote; remember the winner, the first of `votes`."""
+        """Draw answers, and return them with their votes; the winner, the first of `votes`, is remembered."""
         renderer, settings = self.expert.renderer, replace(self.settings, batch_size=AT_ONCE)
         asked = [*self._said, self._turn(prompt, input_)]
         (written,) = generate(self.expert.model, [replace(self._request(asked), count=samples)], settings, renderer)
@@ -70,7 +70,7 @@ class Chat:
         return Request(self.expert.renderer.encode_messages(messages), held, self.settings.seed)
 
     def _pieces(self, messages: Sequence[dict[str, str]]) -> Iterator[str]:
-        """Yield text as it is generated, held back where it may begin a stop sequence or an end token."""
+        """Yield text as it is generated, without an ending that may begin a stop sequence or an end token."""
         ends = self.expert.renderer.spelled(self.expert.renderer.ends)
         stops = replace(self.settings, stops=(*self.settings.stops, *ends))
         until_stop, longest = stops.until_stop, max(map(len, stops.stops))
@@ -86,7 +86,7 @@ class Chat:
 def open_chat(
     trained: TrainedAdapter, report: Reporter, *, max_new_tokens: int | None, sample: bool, database: Path | None = None
 ) -> Chat:
-    """Load an expert to chat with. database: what questions are about. Raises InputError if it cannot be shown."""
+    """Load an expert to chat with. database: the one that is shown with questions. Raises InputError if it cannot be shown."""
     form = trained.plan.run.data.schema_prompt
     if form is None and database is not None:
         hint = "give the tables as the input; or train with training.dataset.schema_prompt"

@@ -1,7 +1,7 @@
-"""A Lark grammar (llguidance) for Cypher that holds a query to the graph in its prompt.
+"""A Lark grammar (llguidance) for Cypher that restricts a query to the graph in its prompt.
 
-Outside patterns the grammar knows words, not clauses. Patterns follow the shown relationships in their direction; a property
-after a variable must belong to its label or type.
+Outside patterns, the grammar checks words, not clauses. Patterns follow the shown relationships in their direction. A property
+after a variable must belong to the label or type of the variable.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _properties(text: str) -> list[str]:
 
 
 def made_variables(query: str) -> tuple[tuple[str, frozenset[str]], ...]:
-    """Return the variables of a query so far, each with its labels or types."""
+    """Return the variables that a query, or the beginning of one, defines, each with its labels or types."""
     made: dict[str, frozenset[str]] = defaultdict(frozenset)
     for node, label, relationship, type_, *others in _MADE.findall(query):
         made[node or relationship or next(filter(None, others))] |= {label or type_} - {""}
@@ -79,7 +79,7 @@ def made_variables(query: str) -> tuple[tuple[str, frozenset[str]], ...]:
 
 
 def cypher_grammar(graph: Graph, variables: Iterable[tuple[str, Collection[str]]] | None = ()) -> str:
-    """Return the grammar of queries on a graph. variables: as from `made_variables`; None: any name."""
+    """Return the grammar of queries on a graph. variables: those of `made_variables`; None: any name."""
     known, made = {**graph.labels, **graph.types}, dict(variables or ())
     every = sorted({name for names in known.values() for name in names})
     number = {name: n for n, name in enumerate(known)}
@@ -91,7 +91,7 @@ def cypher_grammar(graph: Graph, variables: Iterable[tuple[str, Collection[str]]
     rules = []
     for label, properties in graph.labels.items():
         bound = "".join(f' | "{name}"' for name, kinds in made.items() if label in kinds)
-        named = f"(FREE{bound})?"  # a bound variable is no node of another label
+        named = f"(FREE{bound})?"  # a bound variable is not a node of another label
         rules.append(f'node_{number[label]}: "(" SP? ({named} ":" "{label}" (SP? {_map(properties)})?{bound}) SP? ")"')
         steps = ["any_way from"]
         for start, type_, end in dict.fromkeys(graph.relationships):

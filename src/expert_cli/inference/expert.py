@@ -38,7 +38,7 @@ EXAMPLE = ("How many boats are there?", "CREATE TABLE boats (id INT)")
 
 
 def load_base_of(run: RunConfig, folder: Path, *, on_host: bool = False) -> PreTrainedModel:
-    """Load the frozen base model with the run's quantization and dtype. on_host: on the CPU. Raises as `load_base`."""
+    """Load the frozen base model with the run's quantization and dtype. on_host: on the CPU. Raises what `load_base` raises."""
     how: Any = {"quantization": run.model.quantization, "dtype": DTYPES[run.compute.dtype]}
     how |= {"device": "cpu" if on_host else run.compute.device, "attention": loaded_with(run.compute.attention)}
     return load_base(folder, rope_scaling=dict(run.model.rope_scaling), **how)
@@ -49,8 +49,8 @@ def expert_files(
 ) -> tuple[dict[str, Any], ModelGenerationConfig]:
     """Return the contents of expert.json and generation_config.json.
 
-    schema_prompt: how training showed databases. chat_template, chat_template_kwargs: as in the manifest, before the run's
-    template was made from them. example: prompt, input, the resulting text, and its ids.
+    schema_prompt: how databases were shown in training. chat_template, chat_template_kwargs: as in the manifest, before the
+    run's template was made from them. example: prompt, input, the resulting text, and its ids.
     """
     template, sampling, (prompt, below) = renderer.template, decoding.sampling(), EXAMPLE
     text = template.prompt([{"role": "user", "content": template.user_turn(prompt, below)}])
@@ -74,7 +74,7 @@ def expert_files(
 
 @dataclass(frozen=True)
 class Expert:
-    """A base model with its adapter, ready to answer; `model.disable_adapter()` gives the base model."""
+    """A base model with its adapter, ready to answer. Within `model.disable_adapter()`, it is the base model."""
 
     model: PeftModel
     source: LocalModel
@@ -102,7 +102,7 @@ def load_adapted(run: RunConfig, source: LocalModel, adapter: Path, *, widened: 
         torch.nn.Module.float(base)  # transformers' own method refuses quantized models
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings("error", ".*missing adapter keys", UserWarning)  # missing ones would be random
+            warnings.filterwarnings("error", ".*missing adapter keys", UserWarning)  # missing weights would be random
             how: Any = {"autocast_adapter_dtype": False, "torch_device": run.compute.device}
             model = PeftModel.from_pretrained(base, adapter, **how)
     except (RuntimeError, ValueError, KeyError, TypeError, UserWarning) as error:
@@ -121,12 +121,12 @@ def load_adapted(run: RunConfig, source: LocalModel, adapter: Path, *, widened: 
 
 @contextmanager
 def generating(model: Any) -> Iterator[None]:
-    """Switch to eval mode, uncompiled, with an attention that supports a KV cache; afterwards restore the training state."""
+    """Switch to eval mode without compilation, with an attention that supports a KV cache; then restore the training state."""
     was_training = model.training
     base = model.get_base_model() if hasattr(model, "get_base_model") else model
     dtypes = {parameter.dtype for parameter in model.parameters() if parameter.is_floating_point()}
     low = next((dtype for dtype in (torch.bfloat16, torch.float16) if dtype in dtypes), None)
-    # the publisher's generation_config would fill in sampling settings and penalties that a run leaves open
+    # the publisher's generation_config would add sampling settings and penalties that a run does not set
     publishers, base.generation_config = base.generation_config, ModelGenerationConfig()
     model.eval()
     try:

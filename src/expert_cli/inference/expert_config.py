@@ -1,7 +1,7 @@
-"""How an expert is asked: expert.json says how prompts are written and which grammar holds answers; transformers'
-generation_config.json beside it has end tokens, stop sequences and sampling.
+"""The settings with which an expert answers. expert.json contains the form of prompts and the grammar of answers;
+transformers' generation_config.json beside it contains end tokens, stop sequences and sampling settings.
 
-Template, system prompt and end tokens are those of training. The decoding may change later: it comes from a manifest that the
+Template, system prompt and end tokens are those of training. The decoding can change later: it comes from a manifest that the
 user names, else from the adapter's files, else from the manifest of training.
 """
 
@@ -30,16 +30,16 @@ BATCH = {"cpu": 32, "cuda": 64}
 GENERATION_CONFIG = "generation_config.json"
 SAMPLING = ("temperature", "top_p", "top_k", "min_p")
 SEPARATORS = (", ", ": ")
-"""Separators of JSON between items and after keys, as in `json.dumps`."""
+"""The separators of JSON between items and after keys, as in `json.dumps`."""
 Stop = Literal["end", "sequence", "looping", "length"]
 """Why an answer ends: an end token, a stop sequence, a repeating block of tokens, or the maximum length."""
 TEMPERATURE, LEAST_TEMPERATURE = 0.8, 0.3
-"""Samples use the first temperature if the expert's own is below the second, where they would hardly differ."""
+"""Samples use TEMPERATURE if the expert's own is below LEAST_TEMPERATURE, because they would hardly differ."""
 
 
 @dataclass(frozen=True)
 class Grammar:
-    """What holds answers. json_schema: used if the question brings none; separators: between items and after keys."""
+    """The grammar of answers. json_schema: used if the question has none; separators: between items and after keys."""
 
     type: GrammarType
     json_schema: Mapping[str, Any] | None = None
@@ -75,7 +75,7 @@ class GenerationConfig:
         return text[: min((found for stop in self.stops if (found := text.find(stop)) >= 0), default=len(text))]
 
     def sampling(self) -> dict[str, float]:
-        """Return the sampling settings in transformers' names, without those that exclude no token."""
+        """Return the sampling settings under transformers' names, without those that have their default."""
         drawn = {name: getattr(self, name) for name in SAMPLING}
         return {name: value for name, value in drawn.items() if value != getattr(GenerationConfig, name)}
 
@@ -87,7 +87,7 @@ class GenerationConfig:
 def generation_config(
     kept: GenerationConfig, most: int | None = None, batch: int | None = None, *, samples: int = 0, device: str = "cpu"
 ) -> GenerationConfig:
-    """Return the settings of an evaluation. most: max_new_tokens; samples are drawn at TEMPERATURE if theirs is too low."""
+    """Return the settings of an evaluation. most: max_new_tokens. Samples use TEMPERATURE if that of `kept` is too low."""
     longest, at_once = most or kept.max_new_tokens, batch or BATCH[device]
     settings = replace(kept, max_new_tokens=longest, batch_size=at_once, samples=samples)
     if not samples:
@@ -107,7 +107,7 @@ def decoding_of(manifest: Manifest, separators: tuple[str, str] = SEPARATORS) ->
 
 
 def json_separators(answers: Iterable[str]) -> tuple[str, str]:
-    """Return the most frequent separators of JSON in trained answers, SEPARATORS if there is no JSON."""
+    """Return the most frequent separators of JSON in trained answers; SEPARATORS if there is no JSON."""
     found = Counter({SEPARATORS: 0})
     for answer in answers:
         with suppress(ValueError, RecursionError):
@@ -131,7 +131,7 @@ def read_decoding(file: Path) -> GenerationConfig:
 
 
 def decoding_for(trained: TrainedAdapter) -> GenerationConfig:
-    """Return an adapter's decoding: from a manifest that was named, else from its files. Raises InputError."""
+    """Return an adapter's decoding, from a manifest that was named, else from its files. Raises InputError."""
     file = trained.origin.expert_config
     kept = read_decoding(file) if file else None
     if kept and not trained.named:

@@ -22,14 +22,14 @@ from expert_cli.inference.prompts import PromptRenderer
 from expert_cli.inference.sql_correction import corrected
 
 TRIES = 4
-"""How often a query that names what is not there is corrected."""
+"""The most corrections of a query that names a missing table or column."""
 BLOCK, TIMES = 8, 4
 """The shortest block of tokens that counts as a loop, and how often it must repeat in a row."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """A prompt's ids, of which the last `begun` begin the answer; what holds it (None: free text); a seed; how many to give."""
+    """A prompt's ids, the last `begun` of which begin the answer; constraints (None: free text); seed; number of answers."""
 
     prompt: Sequence[int]
     held: Held | None = None
@@ -56,9 +56,9 @@ def generate(
 def batches(
     model: Any, requests: Sequence[Request], settings: GenerationConfig, renderer: PromptRenderer
 ) -> Iterator[dict[int, list[Completion]]]:
-    """Yield the answers of a batch by request number, `count` for each; the longest prompts come first.
+    """Yield the answers of each batch by request number, `count` for each request; the longest prompts come first.
 
-    A query that names what its tables do not have is generated again from that place, up to TRIES times.
+    Without sampling, a query that names a missing table or column is generated again from that place, up to TRIES times.
     Raises EnvironmentProblem if the GPU has too little memory.
     """
     order = sorted(range(len(requests)), key=lambda n: -len(requests[n].prompt))
@@ -85,7 +85,7 @@ def batches(
 
 
 def _corrected(request: Request, written: Completion, renderer: PromptRenderer) -> Request | None:
-    """Return the request for the rest of a query that names what is not there; None if nothing can be corrected."""
+    """Return the request for the rest of a query that names a missing table or column; None if it cannot be corrected."""
     held, answer = request.held, renderer.decode(written.ids)
     if held is None or not held.tables or not (rest := corrected(answer, held.fault, held.tables)):
         return None
@@ -121,7 +121,7 @@ def _batch(
     tail = 16 + max((len(stop.encode()) for stop in settings.stops), default=0)
 
     def ended(input_ids: torch.Tensor, _: Any, **__: Any) -> torch.Tensor:
-        """End an answer at a stop sequence, or when it loops (without beams), is as long as may be, or nobody reads on."""
+        """End an answer at a stop sequence, at its maximum length, if it loops (without beams), or if reading has stopped."""
         found = []
         for number, ids in enumerate(input_ids.tolist()):
             row, answer = ids[width:], ids[begins[number * len(begins) // len(input_ids)] :]
@@ -131,7 +131,7 @@ def _batch(
         return torch.tensor(found, device=device)
 
     def without_loops(input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        """Give up looping beams: a stopping criterion would turn them into answers."""
+        """Exclude looping beams, which a stopping criterion would turn into answers."""
         rows = input_ids[:, width:].tolist()
         looping = [renderer.stop_token_ids.isdisjoint(row) and is_looping(row) for row in rows]
         return scores.masked_fill(torch.tensor(looping, device=device)[:, None], -torch.inf)

@@ -1,9 +1,9 @@
-"""Holds answers to a grammar while they are generated, with llguidance: a question's grammar, and the mask of next tokens.
+"""Restricts answers to a grammar during generation, with llguidance: a question's grammar, and the mask of next tokens.
 
     question ──► grammar_for ──► Held ──► GrammarLogitsProcessor ──► model.generate
     "CREATE TABLE boats (...)"   Lark     tokens that may come next
 
-The grammar of a query changes as it is written: a name that it defines with AS may be used afterwards.
+The grammar of a query changes while it is generated: a name that it defines with AS may be used afterwards.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Held:
-    """What holds the answer to one question. grammar: returns llguidance's grammar for the answer so far, and `rest`.
+    """The constraints on the answer to one question. grammar: returns llguidance's grammar for the answer so far and `rest`.
 
-    fault: returns why a complete answer cannot be right, "" if unknown. tables: those that a query may read. rest: how a
-    corrected query goes on. served: parameters of a request to a server. lacks: the part of the JSON Schema that is not
-    enforced, "" for none.
+    fault: returns why a complete answer cannot be right, "" if unknown. tables: those that a query may read. rest: the
+    continuation of a corrected query. served: parameters of a request to a server. lacks: the part of the JSON Schema that is
+    not enforced, "" for none.
     """
 
     grammar: Callable[[str, Rest | None], str]
@@ -46,7 +46,7 @@ class Held:
 
 
 def grammar_for(grammar: Grammar, question: str, json_schema: Mapping[str, Any] | None = None) -> Held | None:
-    """Return what holds the answer to a question; None if it shows no schema. Raises EnvironmentProblem without llguidance."""
+    """Return the constraints on an answer; None if the question shows no schema. Raises EnvironmentProblem (no llguidance)."""
     if find_spec("llguidance") is None:
         raise EnvironmentProblem(
             "llguidance, which holds answers to a grammar, is not installed", 'pip install "expert-cli[evaluate]"'
@@ -74,7 +74,7 @@ def grammar_for(grammar: Grammar, question: str, json_schema: Mapping[str, Any] 
 
 
 def _json_grammar(schema: dict[str, Any], separators: tuple[str, str]) -> tuple[str, str]:
-    """Return llguidance's grammar of a JSON Schema, and what it does not support, which is then left out."""
+    """Return llguidance's grammar of a JSON Schema, and the part of the schema that it does not support and leaves out."""
     from llguidance import LLMatcher
 
     spaces: Any = {"item_separator": separators[0], "key_separator": separators[1], "whitespace_flexible": False}
@@ -88,9 +88,9 @@ def _json_grammar(schema: dict[str, Any], separators: tuple[str, str]) -> tuple[
 
 
 def in_asked_order(schema: Any, question: str) -> Any:
-    """Return a JSON Schema with the keys of its objects in the order of the question, if it names them all.
+    """Return a JSON Schema with the keys of its objects in the order of the question, if the question names all of them.
 
-    llguidance generates keys in the order of "properties"; answers are trained with the order that their prompts use.
+    llguidance generates keys in the order of "properties"; in training, answers have the order of their prompts.
     """
     if isinstance(schema, list):
         return [in_asked_order(one, question) for one in schema]
@@ -120,13 +120,13 @@ Way = Literal["greedy", "drawn", "beams"]
 class GrammarLogitsProcessor(LogitsProcessor):
     """Masks the scores of tokens that an answer's grammar does not allow.
 
-    A beam without an allowed token is given up, and no beam may end in a wrong answer; without beams such an answer ends.
+    If no token is allowed, a beam is dropped, but an answer without beams ends. No beam may end as a wrong answer.
     """
 
     def __init__(
         self, tokenizer: Any, ends: Sequence[int], held: Sequence[Held | None], begins: Sequence[int], way: Way
     ) -> None:
-        """Take what holds each prompt's rows, which are consecutive. begins: columns of the answers; ends: the end tokens."""
+        """Take each prompt's constraints; its rows are consecutive. begins: first columns of the answers; ends: end tokens."""
         self._held, self._begins, self._ends, self._way = held, begins, sorted(ends), way
         self._tokens = _tokens_of(tokenizer, tuple(self._ends))
         self._matchers: dict[tuple[int, tuple[int, ...]], tuple[str, LLMatcher]] = {}
@@ -144,7 +144,7 @@ class GrammarLogitsProcessor(LogitsProcessor):
             known = self._matcher(held.grammar(answer, held.rest), ids, before.get((number, ids[:-1])))
             self._matchers[number, ids] = known
             matcher, allowed = known[1], np.zeros(scores.shape[1], np.bool_)
-            if not matcher.is_error():  # after a forbidden token nothing is allowed
+            if not matcher.is_error():  # after a forbidden token, no token is allowed
                 if self._way == "greedy" and matcher.validate_tokens([likeliest[row]]) == 1:
                     continue  # cheaper than a mask
                 bits = np.unpackbits(np.frombuffer(matcher.compute_bitmask(), np.uint8), bitorder="little")

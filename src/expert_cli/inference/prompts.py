@@ -17,10 +17,10 @@ from expert_cli.model.tokenizer import TokenizerInfo
 
 
 class PromptRenderer:
-    """Formats prompts as ids and decodes answers. end_ids: end a trained answer; stop_token_ids: where generation stops."""
+    """Formats prompts as ids and decodes answers. end_ids: end a trained answer; stop_token_ids: end generation."""
 
     def __init__(self, tokenizer: TokenizerInfo, template: Template, stop_ids: Sequence[int] = ()) -> None:
-        """Take tokenizer and template of training. stop_ids: where generation stops; (): derived from both."""
+        """Take tokenizer and template of training. stop_ids: ids at which generation stops; (): derived from both."""
         self.tokenizer, self.template = tokenizer, template
         self.hf, self.pad_id = tokenizer.hf, tokenizer.pad_id
         self._encoder = Encoder(template)
@@ -56,7 +56,7 @@ class PromptRenderer:
 
 
 def prompt_template(run: RunConfig, tokenizer: TokenizerInfo, input_column: str) -> Template:
-    """Return the template of a run. input_column: Alpaca's heading depends on its name."""
+    """Return the template of a run. input_column: a name, on which alpaca's heading depends."""
     model, all_ = run.model, not run.data.completion_only
     asked: dict[str, Any] = {"given": model.chat_template, "system_prompt": model.system_prompt, "trains_all": all_}
     asked |= {"chat_template_kwargs": dict(model.chat_template_kwargs), "input_column": input_column}

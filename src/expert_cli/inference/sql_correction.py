@@ -1,10 +1,10 @@
-"""Corrects a query that its database does not compile, because it names what is not there.
+"""Corrects a query that its database does not compile, because it names a missing table or column.
 
-It is cut where its FROM clause ends, and goes on with a table that has the column; or else at the name, with another one. A
-name that two tables have gets a table before it.
+The query is cut at the end of its FROM clause and continued with a JOIN of a table that has the column, or else cut at the name
+and continued with another name. A column that two tables have gets the name of one of them and a dot before it.
 
     SELECT name FROM sales WHERE price > 3     no such column: name
-    SELECT name FROM sales JOIN shops ON ...   kept up to "sales", " JOIN shops ON" comes next
+    SELECT name FROM sales JOIN shops ON ...   kept up to "sales", continued with " JOIN shops ON"
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _FAULTS = {
     "unjoined": re.compile(r'(?:missing|invalid reference to) FROM-clause entry for table "(.+)"'),
     "ambiguous": re.compile(r'ambiguous column name: (.+)|column reference "(.+)" is ambiguous'),
 }
-"""What SQLite and PostgreSQL say of a name."""
+"""The errors of SQLite and PostgreSQL about a name, by kind."""
 _TWICE = re.compile(rf"\b(?:from|join)\s+({NAME})\s+(?=join\b|on\b).*?\bjoin\s+(\1)\s+on\b", re.IGNORECASE | re.DOTALL)
-"""A table that is joined with itself, without another name for one of both."""
+"""Matches a table that is joined with itself without an alias."""
 _WORDS = "on|join|from|where|group|order|having|limit|left|right|full|inner|cross|natural|using|union|intersect|except"
 _READ = re.compile(rf"(?:\b(?:from|join)\s|,)\s*({NAME})(?:\s+as)?(?:\s+(?!(?:{_WORDS})\b)({NAME}))?", re.IGNORECASE)
-"""A table, and the name that it has in the query."""
+"""Matches a table and its alias in the query."""
 _QUOTED, _CLOSED = re.compile(r"'[^']*'?|\"[^\"]*\"|`[^`]*`|\[[^\]]*\]"), re.compile(r"\([^()]*\)")
 _FROM, _SET = re.compile(r"\bfrom\b"), re.compile(r"\b(?:union|intersect|except)\b")
 _JOIN = re.compile(r"\s(?:(?:left|right|full|inner|outer|cross|natural)\s+)*join\b")
@@ -36,7 +36,7 @@ _BEHIND_FROM = re.compile(r"\s*(?:\b(?:where|group|order|having|limit)\b|;|\Z)")
 
 
 def corrected(query: str, fault: Fault, tables: Mapping[str, Collection[str]]) -> Rest | None:
-    """Return how a query goes on where it names what is not there; None if that is not its fault."""
+    """Return the corrected continuation of a query with a missing or ambiguous name; None if there is none."""
     kind, told = _misnamed(fault(query))
     used = re.search(rf"(?i)\b{re.escape(told)}\.{NAME}", query) if kind == "unjoined" else None
     name = used[0] if used else told
@@ -67,16 +67,16 @@ def corrected(query: str, fault: Fault, tables: Mapping[str, Collection[str]]) -
 
 
 def _read(query: str, tables: Mapping[str, Collection[str]]) -> list[tuple[str, str]]:
-    """Return the tables that a query reads: the name that each has in the query, and its own."""
+    """Return the tables that a query reads, as pairs of the name in the query (alias) and the table's own name."""
     shown = {table.lower(): table for table in tables}
     found = ((known or table, shown.get(unquoted(table).lower())) for table, known in _READ.findall(query))
     return [(known, table) for known, table in found if table]
 
 
 def _columns(query: str, fault: Fault, tables: Mapping[str, Collection[str]]) -> list[str]:
-    """Return the columns that a query might name, alone and with the tables that it reads."""
+    """Return the columns that a query might name, alone and after the names of the tables that it reads."""
     spelled = {table: [_spelled(column, fault) for column in columns] for table, columns in tables.items()}
-    alone = filter(PLAIN.fullmatch, chain(*spelled.values()))  # SQLite takes others that are not there for texts
+    alone = filter(PLAIN.fullmatch, chain(*spelled.values()))  # SQLite treats missing quoted names as texts
     return sorted({*alone, *(f"{known}.{one}" for known, table in _read(query, tables) for one in spelled[table])})
 
 
@@ -85,13 +85,13 @@ def _rest(kept: str, ways: Sequence[str], *, is_whole: bool = False) -> Rest | N
 
 
 def _misnamed(fault: str) -> tuple[str, str]:
-    """Return what is wrong with a name, and the name without quotes; two empty texts for another fault."""
+    """Return the kind of a fault about a name, and the name without quotes; two empty texts for another fault."""
     found = ((kind, pattern.search(fault)) for kind, pattern in _FAULTS.items())
     return next(((kind, match[match.lastindex or 0]) for kind, match in found if match), ("", ""))
 
 
 def _places(name: str, query: str, *, is_table: bool) -> list[tuple[int, int]]:
-    """Return where a query names a column, or a table in FROM; in quotes or not."""
+    """Return the places (start, stop) where a query names a column, or a table in FROM, in quotes or not."""
     parts = "[.]".join(rf'["`\[]?{re.escape(part)}["`\]]?' for part in name.split("."))
     behind = r"(?<=from\s|join\s)" if is_table else r"(?<!from\s)(?<!join\s)(?<![\w.\"`\[])"
     return [found.span() for found in re.finditer(rf"(?i){behind}{parts}(?![\w.])", query)]
@@ -102,16 +102,16 @@ def _has(text: str, name: str) -> bool:
 
 
 def _alone(query: str, place: tuple[int, int], places: Sequence[tuple[int, int]]) -> str:
-    """Return a query with a number at all places but one."""
+    """Return a query with a number at all places except one."""
     for start, stop in {*places} - {place}:
         query = f"{query[:start]}{'1':<{stop - start}}{query[stop:]}"
     return query
 
 
 def _from(query: str, place: int, owner: str) -> tuple[int, int] | None:
-    """Return where the FROM clause stands that the name at a place refers to; None if there is none.
+    """Return start and end of the FROM clause to which the name at a place belongs; None if there is none.
 
-    If the name, or its table, is used in a condition of the clause, it ends before that JOIN: the table must come first.
+    If a condition in the clause uses the name or its table, the end is before that JOIN, because the table must come first.
     """
     opened = [0, *(bracket.end() for bracket in re.finditer(r"\(", _shape(query[:place])))]
     for begin in reversed(opened):
@@ -132,7 +132,7 @@ def _from(query: str, place: int, owner: str) -> tuple[int, int] | None:
 
 
 def _shape(query: str) -> str:
-    """Return a query in small letters, of the same length, without what stands in quotes or closed brackets."""
+    """Return a query in lower case, with "?" for all that is in quotes or closed brackets; its length does not change."""
     shape, count = (
         _QUOTED.sub(lambda found: "?" * len(found[0]), query).lower(),
         1,
@@ -143,6 +143,6 @@ def _shape(query: str) -> str:
 
 
 def _spelled(name: str, fault: Fault) -> str:
-    """Return a name, in quotes if it has other characters than a word or is a word of SQL."""
+    """Return a name, in quotes if it is not a plain word or is a keyword of SQL."""
     is_word = PLAIN.fullmatch(name) and "syntax error" not in fault(f"SELECT 1 FROM {name}")  # noqa: S608  it is not run
     return name if is_word else quoted(name)

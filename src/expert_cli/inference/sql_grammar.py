@@ -1,7 +1,7 @@
-"""A Lark grammar (llguidance) for SQL that holds a query to the tables in its prompt, and a check with SQLite's compiler.
+"""A Lark grammar (llguidance) for SQL that restricts a query to the tables in its prompt, and a check by SQLite's compiler.
 
-The grammar knows words, not clauses: keywords, functions, numbers, strings, and the names in the prompt. After a table's name
-and a dot only its columns are allowed. Everything else is checked by SQLite: `compiler`.
+The grammar checks words, not clauses: keywords, functions, numbers, strings, and the names in the prompt. After a table's name
+and a dot, only its columns are allowed. SQLite checks everything else (`compiler`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
 _FIRST = re.compile(rf"\s*({NAME}|[\w$]+)")
 _CONSTRAINT = re.compile(
     r"\s*(?:(?:PRIMARY|FOREIGN)\s+KEY\b|CONSTRAINT\s|LIKE\s+\w+\s*$|FULLTEXT\s"
-    r"|(?:UNIQUE\s+)?(?:UNIQUE|CHECK|EXCLUDE|KEY|INDEX)\b\s*[\w\"`\[\]]*\s*\((?!\s*\d+\s*[,)]))",  # no key VARCHAR(50)
+    r"|(?:UNIQUE\s+)?(?:UNIQUE|CHECK|EXCLUDE|KEY|INDEX)\b\s*[\w\"`\[\]]*\s*\((?!\s*\d+\s*[,)]))",  # not key VARCHAR(50)
     re.IGNORECASE,
 )
 _MADE = re.compile(
@@ -61,7 +61,7 @@ var_samp variance week width_bucket within without year years zone
 
 
 def tables_of(text: str) -> dict[str, list[str]]:
-    """Return the tables in a text, from CREATE TABLE statements or a schema prompt; the first of a name counts."""
+    """Return the tables in a text, from CREATE TABLE statements or a schema prompt; the first table of a name counts."""
     found: dict[str, list[str]] = {}
     heads = [*_CREATE.finditer(text)]
     heads += [head for block in _COMPACT.finditer(text) for head in _COMPACT_TABLE.finditer(text, *block.span())]
@@ -105,7 +105,7 @@ def sql_grammar(
     *,
     postgresql: bool = False,
 ) -> str:
-    """Return the grammar of queries on tables. made: names that the query defines; LATER, LETTER: any such name."""
+    """Return the grammar of queries on tables. made: names that the query has defined; LATER, LETTER: names defined later."""
     words = {*_WORDS.split(), *(_POSTGRESQL.split() if postgresql else ())}
     marks = r"[-+*\/%=<>!|,&~#@:?\[\]^{}]" if postgresql else r"[-+*\/%=<>!|,&~]"
     made, columns = list(made or ()), [column for of_table in tables.values() for column in of_table]
@@ -140,7 +140,7 @@ SP: /[ \\t\\n]{{1,24}}/
 
 
 class Rest(NamedTuple):
-    """How a query goes on: behind the text `kept` with one of `ways`. depth: the brackets that are open then."""
+    """The continuation of a query: the text `kept`, then one of `ways`. depth: the number of brackets open after `kept`."""
 
     kept: str
     ways: tuple[str, ...]
@@ -148,7 +148,7 @@ class Rest(NamedTuple):
 
 
 def _any(names: Iterable[str], *, quoted: bool = True) -> str:
-    """Return the alternatives of names in any letter case, quoted where necessary."""
+    """Return the alternatives of names in any letter case, quoted if necessary."""
     ways = [_spelled(name) if quoted else [name] for name in sorted({*names})]
     return " | ".join(f"{json.dumps(spelled, ensure_ascii=False)}i" for spelled in chain(*ways))
 
@@ -158,7 +158,7 @@ def _spelled(name: str) -> list[str]:
 
 
 def compiler(tables: Mapping[str, Collection[str]]) -> Callable[[str], str]:
-    """Return a function that says why SQLite does not compile a query on these tables, "" if it does; nothing is run."""
+    """Return a function that says why SQLite does not compile a query on these tables, "" if it does. Nothing is run."""
     connection = sqlite3.connect(":memory:", check_same_thread=False)
     for name, columns in tables.items():
         with suppress(sqlite3.Error):  # a reserved name such as sqlite_sequence

@@ -1,6 +1,6 @@
-"""Votes among several answers to one question: equal results count together; None is no result.
+"""Votes among several answers to one question: equal results count together; None means no result.
 
-Without a way to run them, JSON is compared by value, anything else by its text without spacing.
+Answers that cannot be run are compared by value if they are JSON, else by their text without spacing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def by_votes(given: Sequence[Hashable]) -> list[list[int]]:
 
 
 def votes(answers: Sequence[str], given: Sequence[Hashable]) -> dict[str, Any]:
-    """Return the document of `chat --json`: the answers as drawn, and the votes of each different one."""
+    """Return the document of `chat --json`: the answers as drawn, and the number of votes for each different result."""
     counts = [{"answer": answers[places[0]], "count": len(places)} for places in by_votes(given)]
     return {"samples": list(answers), "votes": counts}
 

@@ -1,4 +1,4 @@
-"""Lists every data set on this machine, and what manifests name that is missing.
+"""Lists the data sets on this machine, and those that manifests name but that are missing.
 
 hub cache     <HF_HUB_CACHE>/datasets--org--name, as `huggingface_hub.scan_cache_dir` lists it
 Arrow cache   <HF_DATASETS_CACHE>/org___name, made by the library `datasets`; training does not read it
@@ -52,7 +52,7 @@ class DatasetEntry:
 
 
 def find_datasets(experts: Path, hub: Path, arrow: Path, report: Reporter, key: CurrentKey) -> Iterator[DatasetEntry]:
-    """Yield all data sets. experts: a folder of experts, or one expert. A broken manifest is a warning."""
+    """Yield all data sets. experts: a folder of experts, or one expert. A broken manifest only gives a warning."""
     named: dict[tuple[SourceKind, str], set[str]] = defaultdict(set)
     stores: dict[Path, list[StoreUser]] = defaultdict(list)
     for manifest in sorted([*experts.glob("manifest.json"), *experts.glob("*/manifest.json")]):
@@ -100,7 +100,7 @@ def _hub_cache(hub: Path, named: Mapping[str, Collection[str]], report: Reporter
 
 
 def _token_store(store: Path, users: Collection[StoreUser], current_key: CurrentKey) -> DatasetEntry:
-    """Return the row of a store; it counts as stale only if all current keys are known."""
+    """Return the entry of a token store; it counts as stale only if all current keys are known."""
     entry = _entry("token_store", _shown(store), store, {name for name, *_ in users}, files_below(store))
     if store.name.startswith(BUILDING):
         return replace(entry, note="an unfinished build: pretokenize begins it anew")
@@ -123,6 +123,6 @@ def _entry(kind: Kind, name: str, path: Path, users: Collection[str], files: Ite
 
 
 def _shown(path: Path) -> str:
-    """Return a path relative to the working directory, or in full if it lies elsewhere."""
+    """Return a path relative to the working directory, or the full path if it is elsewhere."""
     here = Path.cwd()
     return path.relative_to(here).as_posix() if path.is_relative_to(here) else str(path)

@@ -56,9 +56,9 @@ _ANYWAY = (
     *(("adapter", "lora"), ("use_peft", True), ("bf16", "auto")),
     *(("type", "chat_template"), ("type", "sharegpt"), ("type", "completion"), ("type", "input_output")),
 )
-"""Keys and values that ask for what is always done here."""
+"""Keys and values that request what is always done here."""
 _OF_ALL_STEPS = "batch_size"
-"""Axolotl's rows of all processes and micro-steps; the key with this name here is axolotl's `micro_batch_size`."""
+"""In axolotl: the rows of all processes and micro-steps. Our key of this name is axolotl's `micro_batch_size`."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class NotCarried:
 
 @dataclass(frozen=True)
 class Imported:
-    """A manifest made from a configuration; carried: the converted keys, their names -> the names here."""
+    """A manifest made from a configuration. carried: names of the converted keys -> their names here."""
 
     program: str
     manifest: Mapping[str, Any]
@@ -147,7 +147,7 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def _number(value: Any) -> Any:
-    """A number that YAML 1.1 reads as text, such as 2e-4, which has no decimal point."""
+    """Convert numbers that YAML 1.1 reads as text, such as 2e-4, which has no decimal point."""
     if isinstance(value, dict):
         return {name: _number(one) for name, one in value.items()}
     return float(value) if isinstance(value, str) and _NUMBER.fullmatch(value) else value
@@ -172,7 +172,7 @@ def _flat(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _source(entry: dict[str, Any], file: Path, home: Path) -> str:
-    """Remove the keys for the place of the rows from a data set, and return it as in a manifest."""
+    """Remove the keys that name the rows from a data set's entry; return the source as it is written in a manifest."""
     path = _place(str(entry.pop("path", "")), file, home)
     split, config = entry.pop("split", None) or "train", entry.pop("name", None)
     return f"{path}::{split}::{config}" if config else path if split == "train" else f"{path}::{split}"

@@ -22,7 +22,7 @@ MAX_DEPTH = 64
 
 Path_ = tuple[str | int, ...]
 JSON_SCHEMA: Path_ = ("training", "decoding", "json_schema")
-"""A value in another language, JSON Schema: it has no comments, and counts as one value."""
+"""The path of a JSON Schema, which has no comments and counts as one value."""
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 _HALF = re.compile("[\ud800-\udfff]")
 _COMMENT = 'comments are keys that start with "_"'
@@ -31,7 +31,7 @@ _HINTS |= {"True": "write true", "False": "write false", "None": "write null", "
 _HINTS |= {"'": 'texts and keys stand in double quotes "', "Expecting property name": 'keys stand in double quotes "'}
 _HINTS |= {"Expecting ',' delimiter": "a comma or a closing bracket is missing", "Illegal trailing": "remove the comma"}
 _HINTS |= {"Unterminated": 'close it with "', "Invalid": "write \\\\ for a backslash"}
-"""What to do, by the text at the error, or by the standard library's message."""
+"""Hints by the text at the error, or by the standard library's message."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def _scan(text: str) -> Iterator[tuple[Path_, int, str, bool]]:
 
 
 def _fault(token: str) -> str:
-    """Return why a key or value is refused."""
+    """Return why a key or value is refused, or ""."""
     if token.startswith('"'):
         return "half of a surrogate pair, which is no character" if _HALF.search(json.loads(token)) else ""
     is_number = token[-1].isdigit() or token.lstrip("-") in ("NaN", "Infinity")

@@ -21,22 +21,22 @@ class Outcome:
 
 
 def applied(effect: str, reason: str = "") -> Outcome:
-    """The key has its stated effect."""
+    """Return the outcome of a key that has its stated effect."""
     return Outcome("applied", effect, reason)
 
 
 def adjusted(effect: str, reason: str) -> Outcome:
-    """The key takes effect with another value."""
+    """Return the outcome of a key that takes effect with another value."""
     return Outcome("adjusted", effect, reason)
 
 
 def not_used(reason: str) -> Outcome:
-    """The key has no effect in this run."""
+    """Return the outcome of a key that has no effect in this run."""
     return Outcome("not_used", "", reason)
 
 
 def informational(reason: str) -> Outcome:
-    """The key is information for people or other programs."""
+    """Return the outcome of a key that is information for people or other programs."""
     return Outcome("informational", "", reason)
 
 
@@ -48,10 +48,10 @@ RUNTIME = informational("for the program that loads the expert")
 class Key:
     """A key's declaration, attached to a field by `key` or `always`.
 
-    default: the value if the key is not written; None: no value, or one that depends on other keys and the machine. effect: of
-    a value: a text for `str.format` with the value and all `keys` of the block, a text for each value, or a function of it.
-    off: the same for false, 0 and empty values. why: the reason of the default or computed value. always: the effect in every
-    run, whatever the value.
+    default: the value if the key is not written; None: no value, or one that depends on other keys and the machine. effect:
+    a text for `str.format` with the value and all `keys` of the block, a text for each value, or a function that returns the
+    text. off: the text for false, 0 and empty values. why: the reason of the default or computed value. always: the effect in
+    every run, whatever the value.
     """
 
     default: Any = None
@@ -103,7 +103,7 @@ Quantization = Literal["int4", "int8", "bf16", "fp16", "none"]
 AdapterType = Literal["lora", "dora", "rslora"]
 Strategy = Literal["no", "steps", "epoch"]
 GrammarType = Literal["json", "json-schema", "sql", "sql-postgres", "cypher"]
-"""The grammars that answers can be held to."""
+"""The grammars that answers can be made to follow."""
 
 
 LARGEST = 2**31 - 1

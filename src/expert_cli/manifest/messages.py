@@ -74,7 +74,7 @@ def parts_of(annotation: Any) -> list[Any]:
 
 
 def member_types(types_: Sequence[Any], part: str | int) -> list[Any]:
-    """Return the types that the schema allows for a key, or a list's member, of a value with one of `types_`."""
+    """Return the types that the schema allows for the key or list element `part` of a value with one of `types_`."""
     found: list[Any] = []
     for candidate in types_:
         if isinstance(candidate, type) and issubclass(candidate, BaseModel) and part in candidate.model_fields:
@@ -148,7 +148,7 @@ BY_HAND = {
     "use_dora": 'true is written "dora" there',
     "use_rslora": 'true is written "rslora" there',
 }
-"""Names of other tools whose values mean something else here, and why."""
+"""Keys of other tools whose values must be rewritten here, and how."""
 
 
 def nearest(key: str, known: Iterable[str]) -> str:

@@ -86,7 +86,7 @@ def _override(text: JsonText, setting: str) -> None:
 
 
 def _set_aside(manifest: dict[str, Any], name: str) -> None:
-    """Remove a key of `training.config`, there and in the base models' own, under its old name too."""
+    """Remove a key, also under its old name, from `training.config` and every base model's `config`; with epochs, max_steps."""
     keys = [name, *(old for old, new in TrainingConfig.old_names.items() if new == name)]
     keys += ["max_steps"] if name == "epochs" else []
     bases = manifest.get("base_models")
@@ -167,7 +167,7 @@ def _faults(text: JsonText, errors: list[ErrorDetails], unknown: list[ManifestIs
 def _written(value: Any, loc: tuple[str | int, ...]) -> tuple[Path_, Any]:
     """Return the part of `loc` that exists in the file, and the value there.
 
-    A union inserts a type's name: errors about a block's keys belong to the keys, those about list members to the list.
+    A union inserts a type's name. Errors about a block's keys belong to the keys, errors about list members to the list.
     """
     path: Path_ = ()
     for part in loc:

@@ -1,6 +1,6 @@
 """The manifest's data model, schema 1.0 and 2.0: what a user may write.
 
-Every field has the written value; None means "not written", and the default is declared beside it. Validation never changes a
+Every field holds the written value; None means "not written", and the default is declared beside it. Validation never changes a
 value. The docstring under a field is its entry in docs/EXPERT_FORMAT.md.
 """
 
@@ -40,7 +40,7 @@ from expert_cli.manifest.keys.rft import Rft
 from expert_cli.manifest.training_config import TrainingConfig
 
 LONGEST_MODEL_NAME = 4096
-"""Characters of a base model's name, which may be a path."""
+"""Largest number of characters in a base model's name, which may be a path."""
 TEMPLATES = ("alpaca", "chatml", "qwen3", "llama", "mistral", "phi", "gemma", "deepseek")
 
 

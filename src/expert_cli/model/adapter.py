@@ -1,4 +1,4 @@
-"""Attach the trainable adapter to a frozen base model."""
+"""Adds the trainable adapter to a frozen base model."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def add_adapter(
     """Return the model with an adapter in fp32, new or loaded from `init_adapter`; only its tensors require gradients.
 
     token_rows: rows of embedding and head that are trained, too, by module name; they begin with the base model's values. fp32
-    matters: DoRA's magnitudes are near 1, and in bf16 a usual step rounds to no change at all. Random tensors come from
+    is needed because DoRA's magnitudes are near 1: in bf16 a usual step would round to no change. Random tensors come from
     torch's global generator. Raises InputError for target modules that the model lacks or peft refuses, and for an
     `init_adapter` with different tensors.
     """
@@ -66,7 +66,7 @@ def load_adapter(model: PeftModel, tensors: Mapping[str, torch.Tensor]) -> None:
 
 
 def _take_tensors(model: PeftModel, folder: Path) -> None:
-    """Load the tensors of an adapter folder into the model. Raises InputError if a name or shape differs."""
+    """Load the tensors of an adapter folder. Raises IntegrityError if unreadable, InputError if a name or shape differs."""
     try:
         tensors = load_file(folder / WEIGHTS)
     except (OSError, SafetensorError) as error:
@@ -85,7 +85,7 @@ def magnitudes(model: PeftModel) -> dict[str, torch.Tensor]:
 
 
 def linear_names(model: torch.nn.Module) -> list[str]:
-    """Return the last name parts of all linear layers but the head (Zamba2 gives some the same numbers as its layers)."""
+    """Return the last name parts of linear layers, without the head's and without names that other modules have (Zamba2)."""
     head = getattr(model, "get_output_embeddings", lambda: None)()
     linear: set[str] = set()
     others: set[str] = set()
@@ -96,7 +96,7 @@ def linear_names(model: torch.nn.Module) -> list[str]:
 
 
 def fused_experts(model: torch.nn.Module) -> list[str]:
-    """Return the last name parts of weights with a matrix for each expert, which are not linear layers."""
+    """Return the last name parts of weights that hold one matrix per expert; they are not linear layers."""
     named = ((name, [*parameter.shape]) for name, parameter in model.named_parameters())
     return sorted({name.rsplit(".", 1)[-1] for name, shape in named if len(shape) == 3 and 1 not in shape})
 
@@ -125,7 +125,7 @@ def _targets(model: PreTrainedModel, wanted: Sequence[str]) -> list[str]:
 
 
 def _beside_decoder(model: PreTrainedModel) -> list[str]:
-    """Return the paths of linear layers that no text reaches: those of a vision or audio part."""
+    """Return the paths of linear layers that text does not pass through: those of a vision or audio encoder."""
     known = {
         id(module) for part in (model.get_decoder(), model.get_output_embeddings()) if part for module in part.modules()
     }

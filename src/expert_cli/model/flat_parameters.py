@@ -10,7 +10,7 @@ from expert_cli._compat import norms
 
 WATCHED_STEPS = 3
 _MOMENTS = {"adamw": 2, "lion": 1, "rmsprop": 1, "adagrad": 1, "sgd": 0}
-"""Tensors of the parameter's size in an optimizer's state; Adafactor keeps a row and a column."""
+"""Number of tensors of the parameter's size in an optimizer's state; Adafactor keeps only a row and a column."""
 
 
 class FlatParameters:
@@ -36,7 +36,7 @@ class FlatParameters:
         self._steps = 0
 
     def clip(self, largest: float) -> torch.Tensor:
-        """Scale gradients to a common norm of at most `largest` (0: never); return the norms before, [1 + tensors]."""
+        """Scale gradients to a total norm of at most `largest` (0: no scaling); return the norms before, [1 + tensors]."""
         each = norms([parameter.grad for parameter in self.parameters if parameter.grad is not None])
         total = torch.linalg.vector_norm(each)
         if largest > 0:
@@ -44,10 +44,10 @@ class FlatParameters:
         return torch.cat([total.unsqueeze(0), each])
 
     def dead_layers(self, norms: torch.Tensor) -> list[str]:
-        """Take the norms of a further step, on the CPU, [tensors]; after 3 steps return the layers without gradients.
+        """Take a step's gradient norms, on the CPU, [tensors]; at every third step return the layers without gradients.
 
         LoRA's A has none in the first step, because B is zero; a layer without gradients in A and B is disconnected from the
-        loss. Rows of an embedding (`trainable_tokens_delta`) have none if the documents of these steps lack the token.
+        loss. Rows of an embedding (`trainable_tokens_delta`) are not checked: their tokens may not occur in these steps.
         """
         moved = norms != 0
         self._moved = moved if self._moved is None else self._moved | moved

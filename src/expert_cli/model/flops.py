@@ -23,7 +23,7 @@ PEAK_TFLOPS: Mapping[str, float] = {
     "RTX 3090": 71.0,
     "T4": 65.0,
 }
-"""Dense bf16 (T4: fp16) with fp32 sums, from NVIDIA's datasheets, in TFLOP/s. Longer names are compared first."""
+"""Dense bf16 (T4: fp16) with fp32 sums, from NVIDIA's datasheets, in TFLOP/s. The longest matching name counts."""
 _ANOTHER_CARD = re.compile(r"\b(?:Ti|SUPER|D|Laptop|Max-Q|NVL|MIG)\b", re.IGNORECASE)
 """Words that mark another card, or a part of one."""
 
@@ -69,7 +69,7 @@ def flops(model: Any, lengths: LengthHistogram, *, recomputed: bool) -> Flops:
 
 
 def frozen_linears(model: Any) -> list[torch.nn.Linear]:
-    """Return the base's linear layers but the head; in_features x out_features counts weights, of 4-bit ones too."""
+    """Return the base model's linear layers without the head. in_features x out_features counts weights, even in 4 bits."""
     head = base_layer(model.get_output_embeddings())
     linear = [module for module in model.modules() if isinstance(module, torch.nn.Linear) and module is not head]
     return [layer for layer in linear if not any(p.requires_grad for p in layer.parameters())]
@@ -82,7 +82,7 @@ def attention_layers(config: Any) -> int:
 
 
 def head_widths(config: Any) -> tuple[int, int]:
-    """Return the total widths of query heads and of key heads; zeros without attention."""
+    """Return the total widths of query heads and of key heads; (0, 0) without attention."""
     count = getattr(config, "num_attention_heads", 0)
     if not count:
         return 0, 0

@@ -4,9 +4,9 @@
     embedding        gathered for the lookup of tokens
     head             gathered for the loss and its gradient
 
-The trained tensors are a hundredth of the base and are not sharded. (accelerate's FSDP2 shards them, too: a bitsandbytes
-optimizer and the fused LoRA layers cannot read such tensors.) bitsandbytes' 4-bit weights are sharded as packed bytes; their
-scales, 0.13 bits a weight, stay whole.
+The trained tensors have a hundredth of the base model's size and are not sharded. (accelerate's FSDP2 shards them, too, but a
+bitsandbytes optimizer and the fused LoRA layers cannot read sharded tensors.) bitsandbytes' 4-bit weights are sharded as packed
+bytes; their scales, 0.13 bits per weight, are not sharded.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ def require_processes(compute: ComputeConfig, count: int) -> None:
 
 
 def shard_base(model: PeftModel, device_type: str, *, full_logits: bool) -> None:
-    """Keep this process's share of the frozen weights of `model` on its device, which never holds more than one whole layer.
+    """Shard the frozen weights of `model` in place. A device holds its process's share, and never more than one whole layer.
 
-    In place; all processes must call it, with the same weights. device_type: torch's. full_logits: the head's own forward pass
-    is used, so a head that is tied to the embedding stays whole.
+    All processes must call it, with the same weights. device_type: torch's. full_logits: the head's own forward pass is used,
+    so a head that is tied to the embedding is not sharded.
     """
     base: Any = model.get_base_model()
     device = torch.device(device_type)
@@ -81,7 +81,7 @@ def shard_base(model: PeftModel, device_type: str, *, full_logits: bool) -> None
 
 @contextmanager
 def whole_head(base: Any) -> Iterator[Any]:
-    """Yield the head of a base model with its whole weight; all processes must call it."""
+    """Yield the head of a base model with its unsharded weight; all processes must call it."""
     head, embedding = base.get_output_embeddings(), base.get_input_embeddings()
     holder = head if isinstance(head, FSDPModule) else embedding
     if not isinstance(base_layer(head).weight, DTensor):

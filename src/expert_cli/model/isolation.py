@@ -4,9 +4,9 @@
     seen       a a a B B B B B c c c D D          every second document is changed: the others must not change
     alone      A A A | B B B B B | C C C | D D    each by transformers' own attention: must equal the packed result
 
-`seen` is exactly 0 in any dtype if tokens interact in attention alone. They also interact where a whole batch is scaled or
-sorted at once (8-bit weights, experts): there the rows of any batch affect each other by rounding, and documents may, too.
-`difference` is rounding: 1e-5, or what one rounding of the embeddings grows to in this model and dtype.
+`seen` is exactly 0 in any dtype if tokens interact only in attention. They also interact if a whole batch is scaled or sorted
+at once (8-bit weights, experts): then rows of a batch affect each other by rounding, and packed documents may do so, too.
+`difference` is rounding: up to 1e-5, or the effect that one rounding of the embeddings has in this model and dtype.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from expert_cli.errors import EnvironmentProblem
 from expert_cli.model.kernels.attention import plain_attention, varlen_kwargs
 
 SHORT = (23, 61, 57, 9)
-"""Documents of equal and different lengths."""
+"""Lengths of short documents, all different."""
 BESIDE = (23, 57)
-"""Documents beside a long one."""
+"""Lengths of the documents before and after a long one."""
 BEYOND = 8
-"""How many tokens a long document has beyond the length at which attention takes another path."""
+"""Tokens of a long document beyond the sliding window, where attention uses another code path."""
 ROUNDING = 1e-5
 SLACK = 2.0
-"""Rounding is estimated from one sample: allow so many times the estimate."""
+"""This many times the estimated rounding is allowed, because the estimate comes from one sample."""
 
 
 @dataclass(frozen=True)
 class Isolation:
-    """Measured norms of differences in the last hidden states, as shares of their own norms.
+    """Measured norms of differences in the last hidden states, as shares of the norms of the states.
 
-    seen: change of documents when their neighbors in the pack change; may_see: when their neighbors in the batch change.
-    difference: between packed documents and the same ones alone; rounding: its expected size; 0: not measured.
+    seen: change of documents if others in their pack change. may_see: change of a document if another row of its batch changes.
+    difference: between packed documents and the same ones alone. rounding: its expected size. 0: not measured.
     """
 
     seen: float
@@ -49,7 +49,7 @@ class Isolation:
 
     @property
     def holds(self) -> bool:
-        """Whether documents do not affect each other, and equal those read alone."""
+        """Whether documents do not affect each other, and equal the same documents alone."""
         allowed = SLACK * max(self.may_see, self.rounding) if self.may_see > ROUNDING else ROUNDING
         return self.seen <= allowed and self.difference <= max(ROUNDING, SLACK * self.rounding)
 
@@ -71,7 +71,7 @@ def prove(
     one_document: bool = False,
     autocast: torch.dtype | None = None,
 ) -> None:
-    """Raise EnvironmentProblem if documents affect each other, or differ from those read alone (`packs`)."""
+    """Raise EnvironmentProblem if documents affect each other in `packs`, or differ from the same documents alone."""
     window = getattr(model.config.get_text_config(), "sliding_window", None)
     for lengths in packs(longest, window, one_document=one_document):
         found = measure_leakage(model, layout, lengths, autocast=autocast)
@@ -88,7 +88,7 @@ def prove(
 def measure_leakage(
     model: PreTrainedModel, layout: Layout, lengths: tuple[int, ...], *, autocast: torch.dtype | None = None
 ) -> Isolation:
-    """Run all forms and compare; the model's mode (train or eval) is kept. autocast: the dtype of a training step."""
+    """Return how packed documents differ from single ones; the model's mode is kept. autocast: the dtype of a training step."""
     was_training, device = model.training, model.device
     model.eval()
     try:
@@ -113,7 +113,7 @@ def _measure(reader: _PackReader, dtype: torch.dtype) -> Isolation:
         alone = reader.alone(ids)
         difference = _share(alone, together)
         rounding = may_see = 0.0
-        if max(seen, difference) > ROUNDING:  # otherwise its forward passes are not needed
+        if max(seen, difference) > ROUNDING:  # otherwise these forward passes are not needed
             may_see = reader.neighbors() if seen > ROUNDING else 0.0
             with _rounded_embeddings(reader.model, dtype):
                 rounding = _share(alone, reader.alone(ids))
@@ -127,7 +127,7 @@ class _PackReader:
         self.model = model
         random, size = torch.Generator().manual_seed(0), model.config.get_text_config().vocab_size
         ids = torch.randint(size, (1, sum(lengths)), generator=random)
-        other = (ids + torch.randint(1, size, ids.shape, generator=random)) % size  # another token at every place
+        other = (ids + torch.randint(1, size, ids.shape, generator=random)) % size  # another token at every position
         positions = torch.cat([torch.arange(length) for length in lengths])[None]
         self.ids, self.other, self._positions = (part.to(model.device) for part in (ids, other, positions))
         ends = torch.tensor(lengths).cumsum(0).tolist()
@@ -174,6 +174,6 @@ def _rounded_embeddings(model: PreTrainedModel, dtype: torch.dtype) -> Iterator[
 
 
 def _share(of: torch.Tensor, other: torch.Tensor) -> float:
-    """Return the norm of the difference as a share of the first one's; infinite if either is not finite."""
+    """Return the norm of the difference as a share of the first tensor's norm; infinity if either is not finite."""
     share = float((other - of).norm() / of.norm())
     return share if share == share else float("inf")  # noqa: PLR0124  not a number

@@ -31,7 +31,7 @@ def set_checkpointing(model: Any, *, on: bool) -> bool:
 def enable_activation_checkpointing(model: PreTrainedModel, what: Checkpointing, *, reentrant: bool) -> None:
     """Enable gradient checkpointing in the layers; "off" keeps their activations in memory.
 
-    The random state is restored only where something is drawn: reading it is forbidden while a CUDA graph is recorded.
+    The random state is restored only if a layer draws numbers: reading it is forbidden while a CUDA graph is recorded.
     """
     if what == "off":
         return
@@ -57,7 +57,7 @@ def compile_layers(model: Any, compute: ComputeConfig) -> None:
 def recurrent_layers(model: PreTrainedModel) -> list[Any]:
     """Return the recurrent layers (gated DeltaNet, Mamba): those around a convolution over the tokens.
 
-    No mask separates documents there, so such a model trains one document in each row, padded on the right. Recurrent layers
+    No mask separates documents in them, so such a model trains one document in each row, padded on the right. Recurrent layers
     without a convolution are not found (lightning attention): `isolation` refuses them.
     """
     decoder: Any = model.get_decoder()

@@ -80,7 +80,7 @@ def _loaded(folder: Path) -> Any:
     if not (folder / "tokenizer.json").is_file():
         return AutoTokenizer.from_pretrained(folder, **local)
     hf = PreTrainedTokenizerFast.from_pretrained(folder, **local)
-    if hf.eos_token is None:  # only its class knows GPT-2's
+    if hf.eos_token is None:  # GPT-2's is set only by its class
         hf.eos_token = AutoTokenizer.from_pretrained(folder, **local).eos_token
     return hf
 
@@ -99,12 +99,12 @@ def _turn_end(folder: Path, hf: PreTrainedTokenizerFast) -> int | None:
 
 
 def _sha256(folder: Path, hf: PreTrainedTokenizerFast, eos_token: str) -> str:
-    """The hash of the file if there is one: another version of the library might serialize the same backend differently."""
+    """Return the tokenizer's hash, from its file if it has one: other versions of the library may serialize differently."""
     file, backend = folder / "tokenizer.json", json.loads(hf.backend_tokenizer.to_str())
     raw = file.read_bytes() if file.is_file() else json.dumps(backend).encode()
     digest = hashlib.sha256(raw)
     known = {token["id"] for token in json.loads(raw).get("added_tokens") or ()}
-    if more := [token for token in backend["added_tokens"] if token["id"] not in known]:  # of tokenizer_config.json
+    if more := [token for token in backend["added_tokens"] if token["id"] not in known]:  # from tokenizer_config.json
         digest.update(json.dumps(more, sort_keys=True).encode())
     digest.update(json.dumps([hf.chat_template, eos_token], sort_keys=True).encode())
     return digest.hexdigest()

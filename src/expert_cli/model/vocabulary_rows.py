@@ -1,15 +1,15 @@
 """Finds rows of embedding and head that were never trained, and computes with rows that an adapter trains.
 
-A token that never occurs in pretraining keeps its initial row, or one that moved together with all others of its kind: it lies
-near another such row, near the mean of all (where transformers puts new rows), or at zero. Land and Bartolo find such tokens
-(arXiv:2405.05417) by the distance to rows that are known to be unused; here the nearest row is enough. Distances in
-SmolLM2-135M-Instruct, relative to the median distance to the mean: below 0.01 for tokens it never saw, 0.17 and 0.20 for
-<|im_start|> and <|im_end|>, which began there and were fine-tuned, 0.45 and more for 99.9 % of all. Random rows that were
-added and never trained lie apart, too, and are not found.
+The row of a token that never occurs in pretraining keeps its initial value, or moves together with all other such rows. It is
+close to another such row, to the mean of all rows (where transformers puts new rows), or to zero. Land and Bartolo find such
+tokens (arXiv:2405.05417) by the distance to rows that are known to be unused; here the nearest row is enough. Distances in
+SmolLM2-135M-Instruct, relative to the median distance to the mean: below 0.01 for tokens that it never saw, 0.17 and 0.20 for
+<|im_start|> and <|im_end|>, which started there and were fine-tuned, 0.45 and more for 99.9 % of all tokens. Random rows that
+were added and never trained are far from other rows, too, and are not found.
 
 PEFT's `trainable_token_indices` copies the trained rows into a copy of the matrix [V, H] in every pass, whose gradient is as
-large. Here the frozen matrix is used as it is, and the results of the k trained rows replace its own; the numbers equal
-PEFT's:
+large. Here the frozen matrix is used as it is, and the results of the k trained rows replace its results; the numbers
+equal PEFT's:
 
     embedding: token i -> row i of W, or its trained row        head: x W^T [n, V], columns i <- x R^T [n, k]
 """
@@ -26,7 +26,7 @@ from safetensors import safe_open
 from torch.nn.functional import embedding, linear
 
 NEAR = 0.05
-"""Rows count as equal below this share of the median distance to the mean: more than the rounding of bf16 and 8 bits."""
+"""Rows closer than this share of the median distance to the mean count as equal; rounding to bf16 or 8 bits is smaller."""
 CHUNK = 8192
 """Rows converted to fp32 at once."""
 
@@ -103,7 +103,7 @@ def active_rows(layer: Any) -> MatrixRows | None:
 
 
 def spare_copies(model: torch.nn.Module) -> None:
-    """Let every embedding and head of `model` with trained rows compute without copies."""
+    """Make every embedding and head of `model` with trained rows compute without a copy of its matrix."""
     from peft.tuners.trainable_tokens.layer import TrainableTokensLayer
 
     layers: list[Any] = [layer for layer in model.modules() if isinstance(layer, TrainableTokensLayer)]

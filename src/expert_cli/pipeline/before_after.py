@@ -48,7 +48,7 @@ def ask(model: Any, cases: Cases, renderer: PromptRenderer, decoding: Generation
 
 
 def cases_while_training(plan: Plan, report: Reporter, options: RunOptions) -> list[EvalCase]:
-    """Return the cases of `evaluation.every_steps`. Raises InputError, EnvironmentProblem if they cannot be judged here."""
+    """Return the cases for `evaluation.every_steps`. Raises InputError, EnvironmentProblem if they cannot be judged here."""
     from expert_cli.evaluation.evaluate import cases_of, check_gradable
 
     cases = cases_of(plan, None, plan.run.watch.answers) if plan.run.watch.answers else []
@@ -64,10 +64,10 @@ def accuracy(
     report: Reporter,
     options: RunOptions,
 ) -> float:
-    """Let the model as it is answer cases, and return the share that is right."""
+    """Let the model in its current state answer cases, and return the share of right answers."""
     from expert_cli.evaluation.evaluate import Answering, write_answers
 
-    device = model.device.type  # whose memory a step fills
+    device = model.device.type  # a training step fills its memory
     settings = generation_config(decoding, batch=4 if device == "cuda" else None, device=device)
     answering = Answering("", cases, settings, NullReporter())
     share = write_answers(model, renderer, answering, options.permissions).share
@@ -76,7 +76,7 @@ def accuracy(
 
 
 def samples(cases: Cases, before: Answers, after: Answers) -> list[dict[str, Any]]:
-    """Pair cases with their answers; whether one is right is None if it could only be parsed."""
+    """Return the cases with their answers; right_before and right_after are None if an answer could only be parsed."""
     found = []
     for case, *both in zip(cases, before, after, strict=True):
         (old, new), kinds = (one.row.answer.strip() for one in both), [one.verdict.kind for one in both]

@@ -26,7 +26,7 @@ from expert_cli.utils.process_setup import prepare_process
 from expert_cli.utils.reporter import Reporter
 
 MAX_DROP = 0.05
-"""Default of `--max-drop`: how far the accuracy may fall against an earlier evaluation."""
+"""Default of `--max-drop`: how far the accuracy may fall below that of an earlier evaluation."""
 
 
 def evaluate_expert(asked: Any, report: Reporter) -> Evaluation:
@@ -46,7 +46,7 @@ def evaluate_expert(asked: Any, report: Reporter) -> Evaluation:
     cases = of_cases.cases_of(plan, asked.cases, asked.limit)
     run = (trained.origin.run or trained.origin.adapter) if trained else None
     place = asked.output or (run / ("served.json" if asked.endpoint else "evaluation.json") if run else None)
-    place = None if place and place.exists() and not place.is_file() else place  # nothing is kept beside a device
+    place = None if place and place.exists() and not place.is_file() else place  # no answers are saved beside a device
     keep, keep_beside = (place.with_suffix(f"{of}.answers.jsonl") if place else None for of in ("", ".baseline"))
     if place:
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -76,7 +76,7 @@ def evaluate_expert(asked: Any, report: Reporter) -> Evaluation:
 
 @contextmanager
 def _key_of_environment() -> Iterator[str]:
-    """Yield the API key, which is removed from the environment meanwhile, so that no child process gets it."""
+    """Yield the API key; in the block it is removed from the environment, so that no child process gets it."""
     key = os.environ.pop(KEY, "")
     try:
         yield key
@@ -99,10 +99,10 @@ def _compared(found: Evaluation, asked: Any, report: Reporter) -> Evaluation:
 
 
 def leave(found: Evaluation, trained: TrainedAdapter | None, output: Path | None, report: Reporter) -> Evaluation:
-    """Write the document where it was requested, and to the adapter's run and card, and the run's report.
+    """Write the document to `output`, if given, and to the adapter's run, its model card, and the run's report.
 
-    For a part of the expert's cases, or for other cases, only where it was requested. The evaluation of a checkpoint is not
-    its run's: only the checkpoint's card gets it.
+    If only a part of the expert's cases, or other cases, were evaluated, it is written only to `output`. The evaluation of a
+    checkpoint is written into the checkpoint's card, not into the run.
     """
     document = {"schema_version": SCHEMA_VERSION, "command": "evaluate", **found.as_json()}
     if output is not None:

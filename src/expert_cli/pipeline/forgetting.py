@@ -1,6 +1,6 @@
 """Measures what a model forgot in training: its loss on texts unrelated to the expert, without and with its adapter.
 
-The texts are the first tokens of paragraphs in Python's own reference, which `pydoc_data` has on every machine.
+The texts are the first tokens of paragraphs in Python's own reference, which `pydoc_data` contains on every machine.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from expert_cli.model.tokenizer import TokenizerInfo
 
 TEXTS, TOKENS, CHARACTERS, TOGETHER = 200, 32, 250, 8
-"""Texts, enough to tell a change of the loss from chance; tokens of each, fewer than so many characters have in any
-vocabulary; texts in a batch, whose logits take 160 MB with a vocabulary of 150,000."""
+"""Texts, enough to distinguish a change of the loss from chance; tokens of each, fewer than CHARACTERS characters have in any
+vocabulary; characters of each; texts in a batch, whose logits take 160 MB with a vocabulary of 150,000."""
 
 
 def neutral_texts(count: int) -> list[str]:
-    """Return the beginnings of so many paragraphs, spread evenly."""
+    """Return the beginnings of `count` paragraphs, evenly spread."""
     texts = (" ".join(part.split()) for name in sorted(topics) for part in topics[name].split("\n\n"))
     prose = (text for text in texts if len(text) >= CHARACTERS and text[0].isupper() and text.endswith("."))
     found = [*dict.fromkeys(text[:CHARACTERS] for text in prose)]
@@ -37,7 +37,7 @@ def neutral_texts(count: int) -> list[str]:
 
 
 def missed(document: Mapping[str, Any], max_forget: float | None) -> str:
-    """Return in words that a run forgot more on average than `max_forget`; "" if it did not."""
+    """Return a message if the loss rose by more than `max_forget` on average, or by an unknown amount; else ""."""
     if max_forget is None:
         return ""
     rose = number(document, "forgetting", "difference")
@@ -51,7 +51,7 @@ def missed(document: Mapping[str, Any], max_forget: float | None) -> str:
 def measure(
     model: PeftModel, tokenizer: TokenizerInfo, texts: Sequence[str], card: Path, report: Reporter
 ) -> dict[str, Any] | None:
-    """Return the value under "forgetting" of `train --json`, also written into the card; None without a finite loss."""
+    """Return "forgetting" of `train --json`, and write it into the card; None without texts or a finite loss."""
     if not texts:
         return None
     report.info(f"reading   {plural(len(texts), 'neutral text')} with and without the adapter")
@@ -67,7 +67,7 @@ def measure(
 
 
 def losses(model: PeftModel, tokenizer: TokenizerInfo, texts: Sequence[str]) -> tuple[list[float], list[float]]:
-    """Return the mean loss of each text's tokens, in nats, without the adapter and with it."""
+    """Return the mean loss of each text's tokens, in nats, without and with the adapter."""
     import torch
     from torch.nn.functional import cross_entropy
 

@@ -1,4 +1,4 @@
-"""Options of a run besides its settings, and the command line with the same options."""
+"""Options of a run besides its settings, the command line with the same options, and runs in other processes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _NO_OPTIONS = ("resume", "overwrite", "command", "callbacks", "stored_at", "written")
 _OPTIONS = {"settings": "set", "init_adapter": "from"}
-"""Fields whose option has another name."""
+"""Fields whose command-line option has another name."""
 
 
 @dataclass(frozen=True)
@@ -64,14 +64,14 @@ class RunOptions:
 
     @property
     def permissions(self) -> Permissions:
-        """What judging in this run may do."""
+        """What judging may do in this run."""
         from expert_cli.evaluation.grade import Permissions
 
         return Permissions(self.allow_commands, self.without_walls)
 
 
 def train_words(manifest: Path, *options: Overrides | RunOptions) -> list[str]:
-    """Return the words after `expert-cli` that start such a run, without options about an earlier one."""
+    """Return the arguments of `expert-cli` that start this run, without options about an earlier one."""
     words = ["train", "--manifest", str(manifest)]
     for block in options:
         for field in fields(block):
@@ -85,7 +85,7 @@ def train_words(manifest: Path, *options: Overrides | RunOptions) -> list[str]:
 
 
 def command_line(manifest: Path, overrides: Overrides, options: RunOptions) -> str:
-    """Return the command that starts such a run from a shell; `--resume auto` can be appended."""
+    """Return the command that starts this run from a shell; `--resume auto` can be appended."""
     return quoted("expert-cli", *train_words(manifest, overrides, options))
 
 
@@ -96,7 +96,7 @@ QUIET_SETTINGS = (
     *("training.config.load_best_model_at_end=false", "training.config.early_stopping_patience=null"),
     *("evaluation.every_steps=null", "evaluation.sample_answers=0"),
 )
-"""Every step is logged, and only steps are timed: one training, without rounds."""
+"""Settings for measuring steps: every step is logged, and there is one training, without rounds, evaluation or saving."""
 _ERRORS = {error.exit_code: error for error in (InputError, EnvironmentProblem, TrainingFailed, IntegrityError)}
 
 
@@ -109,9 +109,9 @@ def with_settings(asked: Overrides, *settings: str) -> Overrides:
 def train_subprocess(
     name: str, manifest: Path, asked: Overrides, look: Callable[[int], object] = lambda _: None, every_s: float = 1.0
 ) -> tuple[Lines, dict[str, Any]]:
-    """Train a manifest in a process and a folder of its own; return the metrics of its steps, and its report.
+    """Train a manifest in a separate process and a temporary folder; return the metrics of its steps, and its report.
 
-    look: called with the process's id every `every_s` seconds. Raises as `run_subprocess`.
+    look: called with the process's id every `every_s` seconds. Raises the errors of `run_subprocess`.
     """
     with TemporaryDirectory(prefix="expert-cli-", ignore_cleanup_errors=True) as folder:
         paths = RunPaths(Path(folder) / "run")
@@ -126,8 +126,8 @@ def run_subprocess(
 ) -> None:
     """Run `python WORDS`; its output goes to files in `folder`.
 
-    Raises the error that ended the process, with `name` before its message. Any other error here kills the process and all
-    that it started.
+    Raises the error that ended the process, with `name` before its message. Any other error, such as one in `look`, kills the
+    process and all processes that it started.
     """
     logs = folder / "out", folder / "err"
     with logs[0].open("wb") as out, logs[1].open("wb") as err:
@@ -146,7 +146,7 @@ def run_subprocess(
 
 
 def child_environment() -> dict[str, str]:
-    """Return the environment of such a run: this package, and one GPU, because the stock Trainer would use all."""
+    """Return the environment of such a process: with this package, and one GPU, because the stock Trainer would use all."""
     package = str(Path(__file__).parents[2])
     return {
         **os.environ,
@@ -157,7 +157,7 @@ def child_environment() -> dict[str, str]:
 
 
 def child_error(name: str, code: int, out: Path, err: Path) -> BaseException:
-    """Return the error that ended a process, as one of ours. out, err: its output."""
+    """Return the error that ended a process, as one of our exceptions. out, err: the files with its output."""
     if code in (CTRL_C, TERMINATED):
         return Terminated() if code == TERMINATED else KeyboardInterrupt()
     try:

@@ -40,9 +40,9 @@ def store_for(
 ) -> TokenStore:
     """Return the token store of a run, built if necessary.
 
-    locked: build nothing, raise IntegrityError instead. trusting: use a data set that another program saved there. put: if the
-    run's stores are at a URL, the store must be there in the end; otherwise one that is missing there is built and kept on
-    this machine.
+    locked: build nothing, raise IntegrityError instead. trusting: use a data set that another program saved in its folder.
+    put: if the run's stores are at a URL, upload the store unless it is there; without `put`, a store that is missing there
+    is built and kept on this machine.
     """
     foreign = foreign_store(run.store)
     if foreign is not None and trusting:
@@ -85,14 +85,14 @@ def _store_at_url(
 
 def _look_up(run: RunConfig, key: StoreKey) -> StoreState:
     place = StoredFolder(run.store_url) / key.name
-    if run.data.offline:  # a variable of the hub's client does not affect a cluster's own storage
+    if run.data.offline:  # variables of the hub client do not affect a cluster's own storage
         told = "Leave --offline out, or name a folder of token stores."
         raise EnvironmentProblem(f"{place}: not read, because of --offline", told)
     return look_up(place, key)[0]
 
 
 def explain(run: RunConfig, inputs: DataInputs) -> dict[str, Any]:
-    """Return a row under "stores" of `pretokenize --explain --json`: the run's key, and what exists for it."""
+    """Return a row under "stores" of `pretokenize --explain --json`: the run's key, and the state of its store."""
     key = inputs.key(run.data)
     if run.store_url:
         path, there = (StoredFolder(run.store_url) / key.name).url, _look_up(run, key)
@@ -104,7 +104,7 @@ def explain(run: RunConfig, inputs: DataInputs) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class StoreReport:
-    """The report of `pretokenize` on one store; shown: its first documents, if requested."""
+    """The report of `pretokenize` on one store. shown: its first documents, if requested."""
 
     expert: str
     store: TokenStore
@@ -141,7 +141,7 @@ class StoreReport:
 
 
 def describe(run: RunConfig, store: TokenStore, documents: Documents | None = None) -> StoreReport:
-    """Measure a store at several row lengths. documents: the training ones, if its folder may be gone."""
+    """Return the report on a store at several row lengths. documents: its training documents, if its folder may be gone."""
     documents = store.training() if documents is None else documents
     present = run.data.max_seq_length
     packs = packed(documents, run)
@@ -158,7 +158,7 @@ _REMEDIES = {
 
 
 def own_cases(run: RunConfig, report: Reporter) -> list[bytes]:
-    """Return hashes of the questions in the expert's own cases; an invalid file gives none, and evaluation will refuse it."""
+    """Return hashes of the questions in the expert's own cases; [] for an invalid file, which evaluation will refuse."""
     try:
         cases = [case for *_, case in json_objects(run.own_cases)] if run.own_cases.is_file() else []
         return [asked_hash(text_of(case, "prompt"), optional_text(case, "input")) for case in cases]
@@ -177,14 +177,14 @@ def tell_overlap(stats: Mapping[str, Any], report: Reporter) -> None:
 
 @dataclass(frozen=True)
 class ShownDocument:
-    """One document of a store. All lists have an entry for each token: its id, its text, whether it is trained."""
+    """One document of a store. Each list has one entry for each token: its id, its text, or whether it is trained."""
 
     ids: list[int]
     tokens: list[str]
     trained: list[bool]
 
     def runs(self) -> Iterator[tuple[bool, list[str]]]:
-        """Yield the tokens' texts in runs that are trained, or not."""
+        """Yield (whether they are trained, their texts) for runs of consecutive tokens."""
         for trained, run in groupby(zip(self.trained, self.tokens, strict=True), lambda pair: pair[0]):
             yield trained, [token for _, token in run]
 
@@ -203,7 +203,7 @@ def shown_documents(store: TokenStore, inputs: DataInputs, count: int) -> tuple[
 
 
 def token_texts(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
-    """Return the text of each token in its context; a character of several tokens belongs to the last one."""
+    """Return the text of each token in its context; a character that spans several tokens belongs to the last one."""
     from tokenizers.decoders import DecodeStream
 
     stream = DecodeStream(skip_special_tokens=False)

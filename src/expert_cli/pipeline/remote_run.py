@@ -18,7 +18,7 @@ from expert_cli.utils.object_storage import StoredFolder
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.text import first_line
 
-_LAST = ("", MANIFEST, "status.json", "COMPLETE")  # each means that there are other files
+_LAST = ("", MANIFEST, "status.json", "COMPLETE")  # uploaded last, in this order: each means that other files exist
 _CHECKPOINT = re.compile(r"(checkpoints/checkpoint-([0-9]+)/)(.+)")
 
 
@@ -53,7 +53,7 @@ def remote_run(run: RunConfig, options: RunOptions, report: Reporter) -> Iterato
                 storage.remove(name)
                 del done[name]
             problem = ""
-        except Exception as error:  # noqa: BLE001  whatever a storage's client raises, training goes on
+        except Exception as error:  # noqa: BLE001  whatever a storage client raises, training continues
             problem = f"not all of it is at {storage}: {first_line(error)}"
             report.warning(
                 f"{problem}; it is in {folder}, and is uploaded with the next checkpoint or by --resume auto"

@@ -1,4 +1,4 @@
-"""Computes what other row lengths (`max_seq_length`) would mean for a store, and recommends one."""
+"""Computes the effect of other row lengths (`max_seq_length`) on a store, and recommends one."""
 
 from __future__ import annotations
 
@@ -36,6 +36,6 @@ def length_table(lengths: LengthHistogram, *others: int) -> list[LengthRow]:
 
 
 def recommend(lengths: LengthHistogram, present: int) -> int:
-    """Return the smallest of `SIZES`, larger powers of two and `present` that cuts less than 0.1 % of the tokens."""
+    """Return the smallest of `SIZES`, larger powers of two and `present` that cuts at most 0.1 % of the tokens."""
     usual = {*SIZES, present, *(1 << power for power in range(13, lengths.longest.bit_length() + 1))}
     return next(size for size in sorted(usual) if lengths.beyond(size)[1] <= _MOST_CUT * lengths.tokens)

@@ -1,14 +1,14 @@
-"""Rejection-sampling fine-tuning (`method` rft): train, then draw answers, judge, train on right ones, keep what gains.
+"""Rejection-sampling fine-tuning (`method` rft): train, sample answers, judge, train on right ones, keep adapters that gain.
 
-OUT/sft/                      the first training, a run directory; none with --from
-OUT/round-0/evaluation.json   its answers to the held-back prompts
-OUT/round-1/samples.json      the drawn answers with their verdicts
-OUT/round-1/rows.jsonl        those that are trained, each with its prompt, round and sample
-OUT/round-1/run/              their training, a run directory
-OUT/round-1/evaluation.json   its answers to the held-back prompts
-OUT/adapter/, run.json, ...   the best of them, as every run writes them
+OUT/sft/                      the first training, a run directory; missing with --from
+OUT/round-0/evaluation.json   the first adapter's answers to the held-back prompts
+OUT/round-1/samples.json      the sampled answers with their verdicts
+OUT/round-1/rows.jsonl        the answers to train on, each with its prompt, round and sample
+OUT/round-1/run/              the training on these rows, a run directory
+OUT/round-1/evaluation.json   its adapter's answers to the held-back prompts
+OUT/adapter/, run.json, ...   the best adapter, in the files of every run directory
 
-A step whose file exists, for the same adapter, settings and prompts, is not repeated.
+A step is not repeated if its file exists for the same adapter, settings and prompts.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ from expert_cli.utils.text import plural
 
 RIGHT, WHOLE, EXPECTED = "correct", ("end", "sequence"), "expected"
 """The verdict on answers to train; the reasons why a complete answer ends (the end of a truncated one must not be trained);
-stands for a sample's number."""
+the value of "sample" for an expected answer, which has no sample number."""
 Document = Mapping[str, Any]
 
 
 def train_in_rounds(work: Work, train_one: Callable[[Work], RunResult]) -> RunResult:
-    """Train, then draw, judge and train answers in rounds; write the best as a run."""
+    """Train, then sample answers, judge them and train on right ones, in rounds; write the best adapter as a run."""
     plan, report, options, processes = work.plan, work.report, work.options, work.job.num_processes
     started, run, settings, paths = time.monotonic(), plan.run, plan.run.rft, RunPaths(plan.run.output)
     if settings is None or processes > 1:
@@ -74,9 +74,9 @@ def train_in_rounds(work: Work, train_one: Callable[[Work], RunResult]) -> RunRe
     if options.locked is not None:
         require_same(options.locked, what, report)
     begin_run(work)
-    DEVICES[run.compute.device].set_flags(tf32=run.compute.tf32)  # a resumed run may begin with answering
+    DEVICES[run.compute.device].set_flags(tf32=run.compute.tf32)  # a resumed run may begin with generation
     judged, records, ended = _Steps(work, inputs, train_one).make(settings, first, sampled, held_back)
-    best = max(judged, key=lambda one: float(one["accuracy"]))  # of equal ones the first
+    best = max(judged, key=lambda one: float(one["accuracy"]))  # the first of equal ones
     of_best, number = RunPaths(best["run"]), best["round"]
     told = {"held_back": held, "before": _share(judged[0]), "rounds": records, "best_round": number, "ended": ended}
     remove(paths.adapter)
@@ -94,7 +94,7 @@ def train_in_rounds(work: Work, train_one: Callable[[Work], RunResult]) -> RunRe
 
 
 def _run_of(adapter: Path) -> Path:
-    """Return the run directory of an adapter. Raises InputError if there is none, or it is a checkpoint."""
+    """Return the run directory of an adapter. Raises InputError if it has none, or is a checkpoint."""
     origin = find_adapter(adapter)
     if origin.run is None or not origin.sealed:
         raise InputError(
@@ -104,7 +104,7 @@ def _run_of(adapter: Path) -> Path:
 
 
 def _training(run: RunConfig, settings: RftConfig, rows: Path, last: Path) -> RunConfig:
-    """Return the training of a round: its rows, and a share of the first training's rows."""
+    """Return the configuration of a round's training: its rows, and a share of the first training's rows."""
     share = settings.replay
     old = [replace(one, weight=one.weight * share) for one in run.data.train]
     data = replace(run.data, train=(SourceSpec("file", str(rows), as_asked=True), *(old if share else ())))
@@ -116,7 +116,7 @@ def _training(run: RunConfig, settings: RftConfig, rows: Path, last: Path) -> Ru
 def read_prompts(
     plan: Plan, settings: RftConfig, allowed: Permissions, report: Reporter
 ) -> tuple[Cases, Cases, dict[str, Any]]:
-    """Return the prompts to draw answers to, those held back, and how they were split; all can be judged."""
+    """Return the prompts to sample answers for, the held-back prompts, and how they were split. All can be judged."""
     shown, (*sides, held) = plan.run.data.schema_prompt, parted(settings, plan.run.seed)
     sampled, held_back = (shown_databases(side, shown) for side in sides)
     every = [*sampled, *held_back]
@@ -132,7 +132,7 @@ def read_prompts(
 
 
 def parted(settings: RftConfig, seed: int) -> tuple[Cases, Cases, dict[str, Any]]:
-    """Read the prompts, and hold back a file of others, or a share of their databases (or categories), drawn by the seed."""
+    """Read and split the prompts: held back is another file, or a share of the databases (or categories), drawn by the seed."""
     cases = read_cases(settings.prompts)
     others = read_cases(settings.held_back_cases) if settings.held_back_cases else []
     every, by = [*cases, *others], "files that prompts are judged on"
@@ -158,7 +158,7 @@ def parted(settings: RftConfig, seed: int) -> tuple[Cases, Cases, dict[str, Any]
 
 
 def require_apart(prompts: Cases, others: Cases, name: str) -> None:
-    """Raise InputError if prompts ask the questions of others; about another database it is another question."""
+    """Raise InputError if prompts and `others` share questions; about another database, the same text is another question."""
     here, there = ({asked_hash(one.prompt, one.asked[1]): one.where for one in side} for side in (prompts, others))
     if both := {where: there[asked] for asked, where in here.items() if asked in there}:
         told = f"{len(both)} of {len(prompts)} prompts are {name}, too: {' asks what '.join(next(iter(both.items())))} asks"
@@ -166,14 +166,14 @@ def require_apart(prompts: Cases, others: Cases, name: str) -> None:
 
 
 def row_of(case: EvalCase, answer: str, sample: int | str, template: Template) -> dict[str, Any]:
-    """Return the row that trains an answer, with the question as asked, under the same heading."""
+    """Return the training row of an answer, with its question as it was asked, and the input under the same heading."""
     prompt, input_ = case.asked
     heading = "schema" if "Schema" in template.input_separator else "input"
     return {"instruction": prompt, heading: input_, "output": answer, "case": case.id, "sample": sample}
 
 
 def select(cases: Cases, drawn: Document, settings: RftConfig) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Return the answers to train with their cases, and counts: different right answers first, then expected ones."""
+    """Return the answers to train with their cases, and counts. Each case: different right answers, then the expected one."""
     chosen, right = list[dict[str, Any]](), 0
     for case, samples in zip(cases, (one["samples"] for one in drawn["answers"]), strict=True):
         passed = [(n, one) for n, one in enumerate(samples, start=1) if one["kind"] == RIGHT]
@@ -206,7 +206,7 @@ class _Steps:
     def make(
         self, settings: RftConfig, first: Path | None, sampled: Cases, held_back: Cases
     ) -> tuple[list[Document], list[dict[str, Any]], str]:
-        """Return what the kept adapters answer, a record for each round, and why no further round was made."""
+        """Return the evaluations of the kept adapters, a record for each round, and why no further round was made."""
         run, records = self.work.plan.run, list[dict[str, Any]]()
         judged = [self.judge(0, first or self.train("first training", run.output / "sft", run), held_back)]
         for number in range(1, settings.rounds + 1):
@@ -225,7 +225,7 @@ class _Steps:
             rows = [row_of(**one, template=self.inputs.template) | {"round": number} for one in chosen]
             file, raw = folder / "rows.jsonl", json_lines(rows)
             if not file.is_file() or file.read_bytes() != raw:
-                remove(folder / "run")  # the training of other rows
+                remove(folder / "run")  # a training on other rows
                 write_bytes(file, raw)
             trained = self.train(f"{name}, training", folder / "run", _training(run, settings, file, last["run"]))
             now = self.judge(number, trained, held_back)
@@ -253,7 +253,7 @@ class _Steps:
             raise Interrupted(told, f"go on: {self.work.status.go_on}", stop.exit_code, by_signal=False)
 
     def train(self, stage: str, folder: Path, run: RunConfig) -> Path:
-        """Make or continue an ordinary run unless it is complete; return its folder."""
+        """Start or continue an ordinary run, unless it is complete; return its folder."""
         self.at(stage)
         asked = self.work.options
         drift = tuple(key for key in asked.allow_drift if not key.startswith("rft."))
@@ -265,7 +265,7 @@ class _Steps:
         return folder
 
     def answers(self, stage: str, file: Path, adapter: Path, cases: Cases, samples: int = 0, **how: Any) -> Document:
-        """Return an adapter's answers to cases as `evaluate --json`, from the file if it has them."""
+        """Return an adapter's answers to cases, as in `evaluate --json`; from the file if it contains them."""
         self.at(stage)
         trained = TrainedAdapter(self.work.plan, find_adapter(adapter), named=True)
         decoding = decoding_for(trained)
@@ -281,7 +281,7 @@ class _Steps:
         return read_json(file)
 
     def judge(self, number: int, adapter: Path, held_back: Cases) -> Document:
-        """Let an adapter answer the held-back prompts, greedily; return its evaluation.json, its round and its run."""
+        """Let an adapter answer the held-back prompts greedily; return its evaluation.json, its round and its run."""
         stage = f"round {number}, judging" if number else "judging the first adapter"
         file = self.work.plan.run.output / f"round-{number}" / "evaluation.json"
         found = self.answers(stage, file, adapter, held_back, num_beams=1)

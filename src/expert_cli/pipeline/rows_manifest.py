@@ -1,7 +1,7 @@
-"""Makes a manifest that suits some rows, for `init --from`.
+"""Makes a manifest that suits given rows, for `init --from`.
 
-It sets what defaults cannot know because they are the same for all rows: row length, epochs, rows of a step, and validation
-rows. Everything else stays a default.
+It sets the values that depend on the rows, which defaults cannot do: row length, epochs, rows per step, and validation rows.
+All other keys keep their defaults.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ from expert_cli.utils.length_histogram import LengthHistogram
 from expert_cli.utils.reporter import NullReporter, Reporter
 
 LARGE_BASE = "Qwen/Qwen3-0.6B"
-"""Used if there is a GPU; otherwise the model of the package index, which trains on two CPU cores."""
+"""The base model if there is a GPU; otherwise it is the model in the package index, which can be trained on two CPU cores."""
 BYTES_PER_TOKEN = 3.5
 """In UTF-8: English has about 4, code and other languages about 3."""
 LONGEST = 4096
-"""Largest row length: activations grow with it, and longer documents are rare; those are shortened, and counted."""
+"""Largest row length: activations grow with it, and longer documents are rare; they are shortened and counted."""
 PASSES = ((500, 5), (5_000, 3), (20_000, 2))
-"""Epochs for fewer rows than that; 1 for more. Few rows need several to be learned at all; the best step is kept."""
+"""(rows, epochs) for fewer rows than that; 1 epoch for more. Few rows need several epochs; the best step is kept."""
 DOCUMENTS_A_STEP = 16
 FEWEST_STEPS = 100
-"""Fewer documents in a step are better than fewer steps than this."""
+"""To make at least this many steps, a step gets fewer documents."""
 FEWEST_ROWS_TO_SPLIT = 200
-"""With fewer rows, validation rows would be missed in training, and be too few to judge by."""
+"""With fewer rows, training would need the validation rows, and they would be too few for a reliable loss."""
 HELD_BACK = (0.05, 20, 500)
-"""Share of the rows, with a minimum and a maximum: more than 500 make the loss no steadier."""
+"""Share of the rows, with a minimum and a maximum: more than 500 do not make the loss more stable."""
 SMALL_RATE = 1e-3
-"""The default learning rate is too low for the smallest model: see its reason."""
+"""The learning rate for the smallest model, for which the default is too low: see the default's reason."""
 
 
 @dataclass(frozen=True)
 class Lengths:
-    """The lengths of the training documents. recommended: a row length that cuts next to nothing. by: what counted them."""
+    """The lengths of the training documents. recommended: a row length that cuts almost nothing. by: how they were counted."""
 
     tokens: LengthHistogram
     recommended: int
@@ -68,10 +68,10 @@ def write_manifest_of_rows(
     columns: Mapping[str, str] | None = None,
     offline: bool = False,
 ) -> dict[str, Any]:
-    """Inspect the rows of `source` (as `training.dataset.path` has it, from here) and write `home`/manifest.json.
+    """Inspect the rows of `source` (as in `training.dataset.path`, from the current folder) and write `home`/manifest.json.
 
     If the base model's tokenizer is on this machine, the token store is built to measure lengths, and training uses it.
-    columns: the roles of columns whose names do not tell. Returns what `init --from --json` prints. Raises InputError,
+    columns: the roles of columns whose names do not show them. Returns what `init --from --json` prints. Raises InputError,
     ManifestError, EnvironmentProblem.
     """
     path = home / "manifest.json"
@@ -98,7 +98,7 @@ def write_manifest_of_rows(
     dataset |= held_back
     lengths = _lengths(planned(), selection, report)
     written["training"]["config"], size, steps = settings_for(lengths, base["name"], evaluates=bool(held_back))
-    if spec.is_local:  # in the end as the manifest finds it, wherever the project is moved to
+    if spec.is_local:  # finally a path relative to the manifest, so that the project can be moved
         here, place = home.absolute(), spec.path
         if here.parent in Path(place).parents:
             place = Path(os.path.relpath(place, here)).as_posix()
@@ -122,7 +122,7 @@ def write_manifest_of_rows(
 
 
 def _named(place: str, source: str) -> str:
-    """Return a source with another path, and the same split and slice."""
+    """Return a source with another path, but the same split and slice."""
     return "::".join([place, *source.split("::")[1:]])
 
 
@@ -158,7 +158,7 @@ def _lengths(plan: Plan, selection: RowSelection, report: Reporter) -> Lengths:
 
 
 def settings_for(lengths: Lengths, base: str, *, evaluates: bool) -> tuple[dict[str, Any], LengthRow, int]:
-    """Return `training.config`, the effect of its row length, and about how many steps it makes."""
+    """Return `training.config`, the effect of its row length, and the approximate number of steps."""
     capacity = min(lengths.recommended, LONGEST)
     size = next(row for row in length_table(lengths.tokens, capacity) if row.max_seq_length == capacity)
     rows, packs = len(lengths.tokens), size.sequences

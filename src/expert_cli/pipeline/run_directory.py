@@ -1,4 +1,4 @@
-"""Makes a run directory, writes its run.json, records the error that ends the run, and its result."""
+"""Creates a run directory, and writes its run.json, the result, and the error that ends the run."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def begin_run(work: Work) -> None:
 
 
 def identity_of(work: Work, inputs: DataInputs, trusted: str = "", more_files: Sequence[str] = ()) -> dict[str, Any]:
-    """Return what a run has in common with an equal one. more_files: hashes of other files that it reads."""
+    """Return the identity of a run, which equal runs share. more_files: hashes of other files that it reads."""
     more = {
         "data": [*(content_of(file, inputs.hashes.sha256) for file in inputs.located.files()), *more_files],
         "base model": inputs.source.sha256,
@@ -81,7 +81,7 @@ def identity_of(work: Work, inputs: DataInputs, trusted: str = "", more_files: S
 def write_run_json(
     work: Work, inputs: DataInputs, what: Mapping[str, Any], *, resumed_from: str, more: Mapping[str, Any]
 ) -> None:
-    """Write run.json: the identity and `more`; a continued run keeps its start and records where it went on."""
+    """Write run.json: the identity and `more`; a continued run keeps its start time and records each resume."""
     plan = work.plan
     file = RunPaths(plan.run.output).run_json
     files = [str(path) for path in inputs.located.files()]
@@ -112,7 +112,7 @@ def write_run_json(
 def recorded(status: RunStatus, log: RunLog) -> Iterator[None]:
     """Record the error that ends the block, and raise it again. Raises Interrupted for a signal outside the training loop."""
     try:
-        # Among several processes one may wait for the others in a call that no signal interrupts.
+        # With several processes, one may wait for the others in a call that no signal interrupts.
         with raising_sigterm() if status.world_size == 1 else nullcontext():
             yield
     except KeyboardInterrupt as error:
@@ -133,13 +133,13 @@ def recorded(status: RunStatus, log: RunLog) -> Iterator[None]:
 def _write_down(status: RunStatus, log: RunLog, error: ExpertError) -> None:
     for line in failure_lines(error.message, error.hint):
         log.write(line)
-    # a full disk must not hide what filled it, nor who took the run what ended it
+    # a failure to write the status must not hide the error that ended the run
     with suppress(OSError, ExpertError):
         status.broken_off(error)
 
 
 def finish(work: Work, found: dict[str, Any]) -> RunResult:
-    """Write the files at the end of every run, COMPLETE last. found: report.json."""
+    """Write the files at the end of every run, COMPLETE last. found: the contents of report.json."""
     from expert_cli.artifacts.report import write_report
 
     paths = RunPaths(work.plan.run.output)
@@ -153,7 +153,7 @@ def finish(work: Work, found: dict[str, Any]) -> RunResult:
 
 
 LONGEST_ANSWER = 220
-"""Characters of a text in the summary of a run."""
+"""Largest number of characters of a text in the summary of a run."""
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,7 @@ def finished(run: RunConfig, drift: Collection[str], report: Reporter) -> RunRes
 
 
 def _set_now(run: RunConfig, recorded: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the identity that a run with these settings has: current data if it exists, the rest as recorded."""
+    """Return the identity of a run with the current settings, and with the current data if it exists; the rest as recorded."""
     as_recorded, hashes = {"rule", "tokenizer", "template"}, FileHashCache(run.store)
     offline = run.data.offline or all(spec.kind != "url" for spec in (*run.data.train, *run.data.validation))
     try:

@@ -1,4 +1,4 @@
-"""Copies data files and token stores to a faster disk: `--stage /fast` makes /fast/home/me/a.jsonl of /home/me/a.jsonl."""
+"""Copies data files and token stores to a faster disk: `--stage /fast` copies /home/me/a.jsonl to /fast/home/me/a.jsonl."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Chooses the rows of embedding and head that a run trains beside its adapter: those of untrained control tokens.
 
 LoRA freezes both. A base model that never saw `<|im_end|>` cannot generate it, so its answers would not end. Tokens in a
-prompt need their row in the embedding, the end token its row in the head; if the two are tied, one row is both.
+prompt need their rows in the embedding, the end token needs its row in the head; if the two are tied, one row serves both.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Indices = Mapping[str, Sequence[int]]
 
 @dataclass(frozen=True)
 class TokenRows:
-    """The rows to train. line: message about them; missing: about an end token that stays untrained; "": nothing."""
+    """The rows to train. line: message about them; missing: message about an end token that stays untrained; each may be ""."""
 
     indices: Indices
     line: str
@@ -54,7 +54,7 @@ def choose_token_rows(
     origin = init_origin(run)
     before = earlier or (read_json(origin.adapter / CONFIG) if origin else None)
     indices = _indices(run, renderer, modules, untrained, before)
-    if getattr(head, "bias", None) is not None:  # PEFT drops it beside a trained row
+    if getattr(head, "bias", None) is not None:  # PEFT drops the bias of a head with a trained row
         indices = {name: rows for name, rows in indices.items() if modules[name].weight is not head.weight}
     tokens = " ".join(renderer.spelled(sorted(_all(indices))))
     line = f"{tokens}: their rows of {' and '.join(indices)} are trained beside the adapter" if tokens else ""
@@ -73,7 +73,7 @@ def _indices(
     untrained: Indices,
     earlier: Mapping[str, Any] | None,
 ) -> Indices:
-    """Return the rows by module."""
+    """Return the rows to train, by module name."""
     asked = run.adapter.trainable_token_indices
     backend: Any = renderer.tokenizer.backend
     numbers = {token: backend.token_to_id(token) for token in (() if isinstance(asked, str) else asked)}

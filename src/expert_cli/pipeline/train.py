@@ -78,9 +78,9 @@ def train(
 ) -> RunResult:
     """Train one expert and write its run directory, with `COMPLETE` last.
 
-    log: has the lines reported before the run had a folder. Raises ExpertErrors: unusable data or settings, an unavailable
-    model, failed training, an output folder of another run, a signal or a STOP file. status.json says which, log.txt has all
-    lines. In a job of several processes each calls this; only the first one writes.
+    log: contains the lines reported before the run had a folder. Raises an ExpertError for unusable data or settings, an
+    unavailable model, failed training, an output folder of another run, a signal or a STOP file. status.json says which,
+    log.txt has all lines. In a job of several processes, each calls this; only the first one writes.
     """
     job, log = PartialState(cpu=plan.run.compute.device == "cpu"), log or RunLog()
     owned = run_lock(plan.run.output) if job.is_main_process else nullcontext()
@@ -93,9 +93,9 @@ def train(
 
 
 def train_here(work: Work) -> RunResult:
-    """Train as `train` in a locked folder, and keep the processes connected: more may follow."""
+    """Train as `train` does, in a folder that is locked already; keep the processes connected for further runs."""
     plan, report, options, job, log = work.plan, work.report, work.options, work.job, work.log
-    if options.resume == AUTO:  # a node without the run's files would start anew, and wait for the others
+    if options.resume == AUTO:  # a node without the run's files would start a new run, and wait for the others
         done = broadcast_rank0(partial(finished, plan.run, options.allow_drift, report))
         if done is not None:
             if job.is_main_process:
@@ -128,7 +128,7 @@ def _train(work: Work) -> RunResult:
     inputs = training_inputs(run, report)
     checkpoints = _checkpoints(work, inputs)
     resumed = checkpoints.resumed
-    plan = laid_out(work.plan, inputs, report)  # after the identity, which is that of the run as requested
+    plan = laid_out(work.plan, inputs, report)  # only now, because the identity is that of the run as requested
     work, run, renderer = replace(work, plan=plan), plan.run, inputs.renderer
     texts = neutral_texts(TEXTS) if options.max_forget is not None else ()
     if job.is_main_process:
@@ -151,7 +151,7 @@ def _train(work: Work) -> RunResult:
     data = replace(data, accuracy=partial(accuracy, model, asked, renderer, decoding, report, options))
     barrier()
     set_seed(run.seed)
-    with StopRequest(run.output, report) as stop:  # until all is written: what is trained is kept
+    with StopRequest(run.output, report) as stop:  # until everything is written, so that no training is lost
         done, kernels = fit(
             model,
             data,
@@ -199,7 +199,7 @@ def _checkpoints(work: Work, inputs: DataInputs) -> Checkpoints:
 def _goes_on(
     output: Path, what: Mapping[str, Any], options: RunOptions, report: Reporter
 ) -> tuple[CheckpointState | None, dict[str, Any]]:
-    """Return the checkpoint to continue from, and the identity of the run, which may have been killed before its first one."""
+    """Return the checkpoint to continue from, None if the run was killed before its first one, and the run's identity."""
     paths = RunPaths(output)
     resumed = find_checkpoint(paths.checkpoints, options.resume, what, options.allow_drift, report)
     before = resumed.state["identity"] if resumed else part(read_json(paths.run_json), "identity")
@@ -237,7 +237,7 @@ def _model(
     kernels = apply_adapter_kernels(kernels, model, run.compute)
     enable_activation_checkpointing(base, run.compute.checkpointing, reentrant=run.compute.reentrant)
     compile_layers(base, run.compute)
-    if run.compute.fsdp:  # a card may not hold the model before that
+    if run.compute.fsdp:  # before that, the model may be too large for one GPU
         shard_base(model, run.compute.device, full_logits=kernels.full_logits)
         prove(base, kernels.layout, kernels.attention)
     trainable = sum(p.numel() for p in model.parameters() if p.requires_grad)

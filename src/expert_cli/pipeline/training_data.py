@@ -47,7 +47,7 @@ def laid_out(plan: Plan, inputs: DataInputs, report: Reporter) -> Plan:
 
 
 def training_data(store: TokenStore, inputs: DataInputs, run: RunConfig, report: Reporter) -> TrainingData:
-    """Return the packs of a store, and report them. Raises InputError: no training rows, documents that are too long."""
+    """Return the packs of a store, and report them. Raises InputError for missing rows, or documents that are too long."""
     documents = store.split("train")
     if documents is None:
         raise InputError(f"the token store {store.place} has no training rows", "check training.dataset")
@@ -65,7 +65,7 @@ def training_data(store: TokenStore, inputs: DataInputs, run: RunConfig, report:
 
 
 def require_positions(run: RunConfig, folder: Path, longest: int) -> None:
-    """Raise InputError if the longest document has more positions than the model knows."""
+    """Raise InputError if the longest document has more positions than the model supports."""
     known = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("max_position_embeddings")
     scaling: dict[str, Any] = {"original_max_position_embeddings": known, **dict(run.model.rope_scaling)}
     if known and "factor" in scaling:
@@ -77,7 +77,7 @@ def require_positions(run: RunConfig, folder: Path, longest: int) -> None:
 
 
 def require_embedding(folder: Path, ids: Mapping[str, tuple[int, int]], pad_id: int) -> None:
-    """Raise InputError if the base model has no row for an id (of a split: smallest, largest) or for the pad token."""
+    """Raise InputError if the base model has no embedding row for an id or the pad token. ids: split -> (smallest, largest)."""
     from expert_cli.model.loading.quantize import meta_base  # as in `laid_out`
 
     weight: Any = meta_base(folder).get_input_embeddings().weight
@@ -111,19 +111,19 @@ def _packs(store: TokenStore, split: str, documents: Documents, run: RunConfig, 
 
 @dataclass(frozen=True)
 class DataInputs(StoreInputs):
-    """The inputs of a store, and the base model of the tokenizer."""
+    """The inputs of a store, and the base model to which the tokenizer belongs."""
 
     tokenizer: TokenizerInfo
     source: LocalModel
 
     @cached_property
     def renderer(self) -> PromptRenderer:
-        """Formats prompts like the rows."""
+        """The renderer that formats prompts like the training rows."""
         return PromptRenderer(self.tokenizer, self.template)
 
 
 def resolve_inputs(run: RunConfig, report: Reporter, located: LocatedData | None = None) -> DataInputs:
-    """Find data, unless `located`, and base model. Raises InputError, EnvironmentProblem, IntegrityError."""
+    """Find the data, unless `located` is given, and the base model. Raises InputError, EnvironmentProblem, IntegrityError."""
     located = located or locate_data(run.data, report)
     source = locate_base(run, report)
     tokenizer = load_tokenizer(source.folder)

@@ -1,16 +1,16 @@
-"""Keeps two runs out of one output folder, and lists the active runs of this machine.
+"""Prevents two runs from using the same output folder, and lists the active runs on this machine.
 
 weights/
     .smollm2.lock          locked by the run in smollm2/; the operating system releases it when that run dies
     smollm2/               may be empty, renamed and rebuilt while it is locked
 
-If nothing can be written beside the folder (a container's volume), the lock is inside, as .run.lock. The file stays when the
-run ends: whoever deleted it could delete the lock of the next owner.
+If nothing can be written beside the folder (a container's volume), the lock is inside, as .run.lock. The lock file is kept
+when the run ends, because deleting it could delete the lock of the next owner.
 
-<cache>/running/<host>-<pid>.json    {"pid", "birth", "host", "output", "started"}, one for each run: names the owner
-                                     of a locked folder, and finds a run to watch
+<cache>/running/<host>-<pid>.json    {"pid", "birth", "host", "output", "started"}, one for each run: identifies the owner
+                                     of a locked folder, and the run that `benchmark` watches
 
-`birth` distinguishes a process from a later one with the same id; `started` is a time of day, which may be changed.
+`birth` distinguishes a process from a later one with the same id; `started` is wall-clock time, which may be changed.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from expert_cli.utils.paths import cache_folder
 
 INSIDE = ".run.lock"
 BEFORE_IT_BEGAN = {RunPaths(Path()).log.name, RunPaths(Path()).status.name}
-"""Everything left by a run that ended before it had data, model and identity: it may be started again."""
+"""The only files of a run that ended before it had data, model and identity. Such a run may be started again."""
 ORPHANS_END_S = 10.0
-"""Data workers of a killed run hold its lock until they notice; torch's check every 5 s."""
+"""Data workers of a killed run hold its lock until they notice that it is gone; torch's workers check every 5 s."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def run_lock(output: Path) -> Iterator[None]:
     entry = _registry() / f"{host}-{pid}.json"  # machines may share a home folder
     facts = {"pid": pid, "birth": birth(pid), "host": host, "output": str(output.resolve()), "started": time.time()}
     try:
-        with suppress(OSError):  # without a writable cache folder, the run is only harder to find
+        with suppress(OSError):  # without a writable cache folder the run works, but `running` does not list it
             write_json(entry, facts)
         yield
     finally:
@@ -76,18 +76,18 @@ def run_lock(output: Path) -> Iterator[None]:
 
 
 def contents(output: Path) -> list[Path]:
-    """Return the names in an output folder except the lock file; none without a folder, or if no run began there."""
+    """Return the paths in an output folder except the lock file; [] if the folder does not exist or no run began in it."""
     found = [path for path in output.iterdir() if path.name != INSIDE] if output.is_dir() else []
     return found if {path.name for path in found} - BEFORE_IT_BEGAN else []
 
 
 def running() -> list[RunningRun]:
-    """Return the active runs on this machine, oldest first; entries of dead ones are deleted."""
+    """Return the active runs on this machine, oldest first; entries of ended runs are deleted."""
     found: list[RunningRun] = []
     for entry in _registry().glob(f"{platform.node()}-*.json"):
         with suppress(OSError, ValueError, KeyError, TypeError):
             facts = parse_json(entry.read_bytes())
-            if facts["host"] != platform.node():  # one whose name begins alike, with the same home
+            if facts["host"] != platform.node():  # a machine whose name starts with ours, with the same home folder
                 continue
             if lives(facts):
                 found.append(RunningRun(facts["pid"], Path(facts["output"]), float(facts["started"])))
@@ -114,7 +114,7 @@ def _lock_file(output: Path) -> Path:
 
 
 def lives(facts: Mapping[str, Any]) -> bool:
-    """Whether the process that wrote this entry still runs: process ids are reused, so its start time is compared, too."""
+    """Return whether the process that wrote this entry still runs. Ids are reused, so its start time is compared, too."""
     try:
         return birth(facts["pid"]) == float(facts["birth"])
     except (psutil.Error, OSError, KeyError, TypeError, ValueError):
@@ -122,7 +122,7 @@ def lives(facts: Mapping[str, Any]) -> bool:
 
 
 def birth(pid: int) -> float:
-    """Return when a process began, on Linux in ticks since boot, which changes of the clock do not affect."""
+    """Return when a process started; on Linux in ticks since boot, which clock changes do not affect."""
     if platform.system() == "Linux":
         return float(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[19])
     return float(psutil.Process(pid).create_time())

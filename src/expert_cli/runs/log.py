@@ -12,7 +12,7 @@ from expert_cli.utils.text import aligned, clean
 
 
 class RunLog:
-    """Keeps lines until the file is known; from then on each is appended at once."""
+    """Keeps lines in memory until the file is known; later lines are appended to the file at once."""
 
     def __init__(self) -> None:
         """Begin without a file and without lines."""
@@ -25,7 +25,7 @@ class RunLog:
         _append(file, self._kept)
 
     def write(self, text: str) -> None:
-        """Take a text of one or more lines."""
+        """Log a text of one or more lines."""
         time = datetime.now(UTC).isoformat(timespec="seconds")
         lines = [f"{time} {line}".rstrip() + "\n" for line in clean(text).splitlines()]
         if self._file is None:
@@ -47,7 +47,7 @@ class Logged(Reporter):
         self.report.info(text)
 
     def detail(self, text: str) -> None:
-        """Write a line to the log alone."""
+        """Write a line only to the log."""
         self.log.write(text)
 
     def warning(self, text: str) -> None:
@@ -62,12 +62,12 @@ class Logged(Reporter):
 
     @contextmanager
     def progress(self, title: str, total: float | None, unit: str = "") -> Iterator[Bar]:
-        """Show progress, which status.json and metrics.jsonl record."""
+        """Show progress. It is not logged, because status.json and metrics.jsonl record it."""
         with self.report.progress(title, total, unit) as bar:
             yield bar
 
 
 def _append(file: Path, lines: list[str]) -> None:
-    # Other files report a full disk; it must not keep the console from reporting.
+    # Writing other files reports a full disk; here it must not stop messages to the console.
     with suppress(OSError), file.open("a", encoding="utf-8", newline="\n") as log:
         log.writelines(lines)

@@ -1,6 +1,6 @@
-"""Reads a run directory, which may still be written: metrics as they grow, run.json and report.json.
+"""Reads a run directory, also while a run is writing it: metrics as they are added, run.json and report.json.
 
-Nothing is required of the files: missing keys, incomplete lines and invalid numbers count as unknown.
+The files may be incomplete: missing keys, incomplete lines and invalid numbers count as unknown.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from expert_cli.utils.text import plural
 WITHOUT_GRAMMAR = "without_grammar"
 ENDPOINT = "baseline_endpoint"
 BASES = ("baseline", "few_shot", WITHOUT_GRAMMAR, ENDPOINT)
-"""Keys of an evaluation's document with other answers to its cases: of the base model without examples and with some, of the
-expert without its grammar, and of another model's server.
+"""Keys of an evaluation's document that contain other answers to its cases: those of the base model without and with examples,
+of the expert without its grammar, and of another model's server.
 """
 SHARES = ("data", "host_to_device", "forward", "backward", "captured", "optimizer", "checkpoint", "eval", "other")
-"""The phases of a step; captured: forward and backward, replayed from a graph."""
+"""The phases of a step. captured: forward and backward, replayed from a CUDA graph."""
 
 
 def mean_span(steps: int) -> int:
-    """Return the number of losses in a run's first and last mean: five, or fewer in a short run, so that none is in both."""
+    """Return the number of losses in a run's first and last mean: 5, or fewer in a short run, so that they do not overlap."""
     return max(1, min(5, steps // 2))
 
 
@@ -84,13 +84,13 @@ def numbers(lines: Sequence[Mapping[str, Any]], *keys: str) -> list[float]:
 
 
 def rates(lines: Sequence[Mapping[str, Any]], key: str) -> tuple[list[float], list[float]]:
-    """Return the values of a rate, and the seconds that each line covers, which are the weights of a mean."""
+    """Return the values of a rate, and the seconds that each line covers, to be used as weights of a mean."""
     told = [line for line in lines if number(line, key) is not None]
     return numbers(told, key), [number(line, "interval_s") or 1.0 for line in told]
 
 
 def mean_shares(lines: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Return the step-time shares of several lines, weighted by the seconds they cover; {} without any."""
+    """Return the step-time shares of several lines, weighted by the seconds they cover; {} if there are none."""
     told = [(part(line, "step_time_shares"), number(line, "interval_s") or 1.0) for line in lines]
     totals = {name: sum(weight * max(0.0, number(shares, name) or 0.0) for shares, weight in told) for name in SHARES}
     whole = sum(totals.values())
@@ -138,7 +138,7 @@ def sample_shares(document: Mapping[str, Any]) -> list[tuple[str, float, tuple[f
 
 
 def require_run(folder: Path) -> RunPaths:
-    """Return the paths of a run directory. Raises InputError for a missing folder, or one without a run."""
+    """Return the paths of a run directory. Raises InputError if the folder is missing or contains no run."""
     paths = RunPaths(folder.resolve())
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder", "name the folder of a run (train --output)")
@@ -149,7 +149,7 @@ def require_run(folder: Path) -> RunPaths:
 
 
 def forgotten_in_words(told: Any) -> str:
-    """Return a run's "forgetting" in words: how far the loss on neutral texts rose, with its interval; "" for none."""
+    """Return a run's "forgetting" in words: how much the loss on neutral texts rose, with its interval; "" if unknown."""
     texts, old, new, rose = (number(told, key) for key in ("texts", "loss_before", "loss_after", "difference"))
     ends = items(told, "ci95")
     if texts is None or old is None or new is None or rose is None:
@@ -160,7 +160,7 @@ def forgotten_in_words(told: Any) -> str:
 
 
 def base_title(name: str, base: Mapping[str, Any]) -> str:
-    """Return the title of other answers by their key of BASES: the expert without grammar, another model, the base model."""
+    """Return the title of the answers under a key of BASES: the expert without grammar, another model or the base model."""
     if name == ENDPOINT:
         return str(part(base, "generation").get("model"))
     if name == WITHOUT_GRAMMAR:

@@ -12,10 +12,10 @@ class RunPaths:
         """Take the directory."""
         self.output = output
         self.adapter = output / "adapter"  # safetensors, its config, the tokenizer, the model card
-        self.checkpoints = output / "checkpoints"  # a folder each
+        self.checkpoints = output / "checkpoints"  # one folder for each checkpoint
         self.tensorboard = output / "tensorboard"
         self.run_json = output / "run.json"  # resolved settings, effects, hashes, versions, machine
-        self.metrics = output / "metrics.jsonl"  # a line for each logged step
+        self.metrics = output / "metrics.jsonl"  # one line for each logged step
         self.status = output / "status.json"  # what the run is doing, or why it ended
         self.log = output / "log.txt"  # every reported line, with its time
         self.report_json = output / "report.json"  # what `train --json` prints

@@ -1,7 +1,7 @@
 """Stops a run on request: Ctrl-C, SIGTERM, or a file named STOP in its folder.
 
-The first request is remembered until the training loop asks for it at the end of a step, saves, and ends. A second signal ends
-at once.
+The first request is remembered. At the end of a step the training loop checks for it, saves, and ends. A second signal ends
+the run at once.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ STOP_FILE = "STOP"
 
 
 class StopRequest:
-    """Inside this context, signals ask the run to stop instead of ending it.
+    """A context in which signals request that the run stops, instead of ending it.
 
-    Signal handlers belong to the main thread; in another thread only the file is checked. Forked processes leave Ctrl-C, which
-    a terminal sends to them too, to this one; data workers also SIGTERM (`leave_signals`).
+    Only the main thread can handle signals; in another thread only the file is checked. Forked processes ignore Ctrl-C, which
+    a terminal also sends to them; data workers also ignore the first SIGTERM (`leave_signals`).
     """
 
     def __init__(self, run_folder: Path, report: Reporter = NullReporter()) -> None:
-        """Look for the file STOP in `run_folder`; say to `report` that a signal was taken."""
+        """Take the folder in which a file STOP may appear, and the reporter that is informed about signals."""
         self._report = report
         self.exit_code, self.reason, self.by_signal = 0, "", False
         self._file, self._pid, self._handlers = run_folder / STOP_FILE, os.getpid(), ExitStack()
 
     def asked(self) -> bool:
-        """Whether to stop; then `reason` tells by what, and `exit_code` how to end (130 or 143)."""
+        """Return whether to stop. If so, `reason` is the signal or the file, and `exit_code` is 130 or 143."""
         if not self.exit_code and self._file.exists():
             self.exit_code, self.reason = CTRL_C, f"the file {self._file}"
-            with suppress(OSError):  # one that cannot be removed stops the run that goes on as well, and is named
+            with suppress(OSError):  # if it cannot be removed, it also stops the continued run; `reason` names it
                 self._file.unlink()
         return bool(self.exit_code)
 
     def agree(self) -> None:
-        """Adopt the request of the first process that was asked to stop: all have stopped. All must call this."""
+        """Adopt the request of the first process that has one, because all have stopped. All processes must call this."""
         asked = all_gather((self.exit_code, self.reason, self.by_signal))
         self.exit_code, self.reason, self.by_signal = next((one for one in asked if one[0]), asked[0])
 
@@ -64,7 +64,7 @@ class StopRequest:
             self.reason, self.by_signal = signal.Signals(number).name, True
             self.exit_code = TERMINATED if number == signal.SIGTERM else CTRL_C
             told = f"{self.reason}: stopping after this step and saving; a second signal stops at once"
-            # in a thread: a stream that this signal interrupted refuses a second write of the same one
+            # in another thread, because a stream that this signal interrupted refuses a second write by the same thread
             threading.Thread(target=self._report.info, args=(told,)).start()
 
 
@@ -74,7 +74,7 @@ class Terminated(KeyboardInterrupt):
 
 @contextmanager
 def raising_sigterm() -> Iterator[None]:
-    """Let SIGTERM raise Terminated, so that resources are closed; forked processes end. For the main thread."""
+    """Let SIGTERM raise Terminated, so that resources are closed; forked processes end. Works only in the main thread."""
     mine = os.getpid()
 
     def handle(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
@@ -88,7 +88,7 @@ def raising_sigterm() -> Iterator[None]:
 
 @contextmanager
 def _handling(handle: Callable[[int, FrameType | None], None], *numbers: int) -> Iterator[None]:
-    """Install signal handlers temporarily; in another thread than the main one nothing changes."""
+    """Install signal handlers temporarily; outside the main thread nothing changes."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -109,6 +109,6 @@ def _end(number: int) -> None:
 
 
 def leave_signals(worker: int) -> None:  # noqa: ARG001  torch's signature
-    """Ignore Ctrl-C and the first SIGTERM, which all processes of a run get: the main process still needs its workers."""
+    """Ignore Ctrl-C and the first SIGTERM, which reach all processes of a run: the main process still needs its workers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda number, _: signal.signal(number, signal.SIG_DFL))

@@ -4,9 +4,9 @@ running ──► complete      the schedule is done, or early stopping ended it
         ├─► stopped       the file STOP
         ├─► interrupted   a signal
         └─► failed        an error: its first line is the reason
-A run that the system killed could not write any more: it stays "running", and its process is gone.
+A run that the system killed could not record its end: its state stays "running", but its process is gone.
 
-`birth` tells a process from a later one of the same id, as in the notes of `lock`.
+`birth` distinguishes a process from a later one with the same id, as described in `lock`.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from expert_cli.utils.text import moment
 
 RUNNING, COMPLETE, STOPPED, FAILED, INTERRUPTED = "running", "complete", "stopped", "failed", "interrupted"
 KILLED, ELSEWHERE, UNKNOWN = "killed", "elsewhere", "unknown"
-"""What only a reader can say: the process is gone; it ran on another machine; the run keeps no status.json."""
+"""States that only a reader can determine: the process is gone; it runs on another machine; there is no valid status.json."""
 
 
 class RunStatus:
-    """Writes a run's status.json. Without a file it writes nothing: the other processes of a job, a run that keeps none."""
+    """Writes a run's status.json. Without a file it writes nothing, as in a job's other processes or a run without status."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class RunStatus:
         world_size: int = 1,
         written: Callable[[], object] = lambda: None,
     ) -> None:
-        """command: what starts the run, without --resume. written: called behind each writing; none comes before `begin`."""
+        """command: starts the run, without --resume. written: called after each write; nothing is written before `begin`."""
         self.command, self.world_size = command, world_size
         self.step = 0
         self.steps: int | None = None
@@ -48,35 +48,35 @@ class RunStatus:
 
     @property
     def how_far(self) -> str:
-        """How far the run is, in words."""
+        """The progress of the run, in words."""
         return _how_far(self.step, self.steps, self.stage)
 
     @property
     def go_on(self) -> str:
-        """The command that goes on with the run."""
+        """The command that continues the run."""
         return f"{self.command} --resume auto"
 
     def begin(self) -> None:
-        """Say that the run is under way. The folder is this run's from here on."""
+        """Record that the run has started. From now on the folder belongs to this run."""
         self._started = _now()
         self._write(RUNNING, "")
 
     def reached(self, step: int, steps: int) -> None:
-        """Say how far the run is: at the start of training, and after each checkpoint."""
+        """Record the progress: at the start of training, and after each checkpoint."""
         self.step, self.steps = step, steps
         self._write(RUNNING, "")
 
     def at(self, stage: str) -> None:
-        """Say which stage a run of several is at, in words: "round 1, sampling"."""
+        """Record the current stage of a run that has several, in words, such as "round 1, sampling"."""
         self.stage = stage
         self._write(RUNNING, "")
 
     def complete(self, reason: str, exit_code: int = 0) -> None:
-        """Say that the run has done what it was to do. exit_code: that of a threshold which it missed."""
+        """Record that the run is complete. exit_code: not 0 if the run missed a threshold."""
         self._write(COMPLETE, reason, exit_code)
 
     def broken_off(self, error: ExpertError) -> None:
-        """Say what ended the run before its end."""
+        """Record the error that ended the run early."""
         stopped = INTERRUPTED if isinstance(error, Interrupted) and error.by_signal else STOPPED
         state = stopped if isinstance(error, Interrupted) else FAILED
         self._write(state, error.message.strip().partition("\n")[0], error.exit_code)
@@ -94,7 +94,7 @@ class RunStatus:
 
 @dataclass(frozen=True)
 class Ending:
-    """How a run stands, for people. go_on: the command that goes on, empty where there is nothing to go on with."""
+    """The state of a run, also in words. go_on: the command that continues it, "" if it is complete or still running."""
 
     state: str
     words: str
@@ -102,7 +102,7 @@ class Ending:
 
 
 def standing(file: Path, *, is_complete: bool, command: str = "") -> Ending:
-    """Return how a run stands. is_complete: whether the mark of a whole run is there. command: that of run.json."""
+    """Return the state of a run. is_complete: whether its file COMPLETE exists. command: that of run.json, as a fallback."""
     told = read_json(file)
     state, reason = str(told.get("state")), str(told.get("reason") or "")
     if is_complete or state == COMPLETE:

@@ -14,11 +14,11 @@ from expert_cli.manifest.keys.log_save_eval import EVAL_LOSS
 from expert_cli.manifest.keys.optim import BY_EVALUATIONS
 from expert_cli.training.checkpoint import LEAST
 
-REPORT_PACKAGES = {"azure_ml": "azureml", "flyte": "flytekit"}  # the others have the names of their packages
+REPORT_PACKAGES = {"azure_ml": "azureml", "flyte": "flytekit"}  # other integrations are named like their packages
 
 
 def training_arguments(run: RunConfig, checkpoints: Path, **more: Any) -> TrainingArguments:
-    """Return the Trainer's arguments for this run. more: for a stock Trainer. Raises EnvironmentProblem."""
+    """Return the Trainer's arguments for this run. more: arguments that replace or extend them. Raises EnvironmentProblem."""
     for name in run.watch.report_to:
         if not has_package(package := REPORT_PACKAGES.get(name, name)):
             hint = f"pip install {package}, or take it out of report_to"
@@ -38,7 +38,7 @@ def training_arguments(run: RunConfig, checkpoints: Path, **more: Any) -> Traini
         "learning_rate": optim.learning_rate,
         # one_cycle is created in trainer.py; the Trainer only needs a known name.
         "lr_scheduler_type": "constant" if stays or optim.scheduler == "one_cycle" else optim.scheduler,
-        # "greedy": transformers' lowest rate is above an adapter's usual one
+        # "greedy": transformers' default of min_lr is higher than an adapter's usual learning rate
         "lr_scheduler_kwargs": {
             **({"min_lr": 0.0} if optim.scheduler == "greedy" else {}),
             **dict(optim.scheduler_kwargs),
@@ -47,7 +47,7 @@ def training_arguments(run: RunConfig, checkpoints: Path, **more: Any) -> Traini
         "warmup_steps": optim.warmup,
         "weight_decay": optim.weight_decay,
         "max_grad_norm": optim.max_grad_norm,
-        # transformers has a name for the paged one of 8 bits alone
+        # transformers calls it paged_adamw_32bit
         "optim": "paged_adamw_32bit" if optim.optim == "paged_adamw" else optim.optim,
         "neftune_noise_alpha": optim.neftune_noise_alpha,
         "logging_steps": watch.logging_steps,

@@ -25,7 +25,7 @@ from expert_cli.utils.reporter import Bar
 
 MB = 2**20
 FIRST_CHECKPOINT_S = 60.0
-"""A run that saves has its first checkpoint after at most so many seconds: a crash in its first minutes loses little."""
+"""A run that saves checkpoints writes the first one after at most this many seconds, so that an early crash loses little."""
 EVALUATED = {EVAL_LOSS, f"eval_{EXECUTION_ACCURACY}"}
 LOGGED = ("loss", "grad_norm", "learning_rate", *sorted(EVALUATED), "epoch")
 
@@ -44,7 +44,7 @@ class StepCallback(TrainerCallback):
         *,
         by_evaluations: bool = False,
     ) -> None:
-        """stop_asked: whether to stop; of several processes any may be asked. by_evaluations: they change the learning rate."""
+        """stop_asked: whether to stop; one process is enough to stop all. by_evaluations: evaluations set the learning rate."""
         self.writes = watch.save_strategy != "no" or watch.save_every_s > 0
         self.every_s, self._since = watch.save_every_s, time.monotonic()
         self._wait_s = min(FIRST_CHECKPOINT_S, self.every_s or FIRST_CHECKPOINT_S) if self.writes else 0.0
@@ -59,16 +59,16 @@ class StepCallback(TrainerCallback):
         state.compute_steps(args, state.max_steps)
 
     def on_step_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Seed by step and process, so that dropout is the same in a resumed run, with the same number of processes."""
+        """Seed by step and process, so that a resumed run with the same number of processes has the same dropout."""
         torch.manual_seed(seed_of(args.seed, state.global_step, args.process_index))
 
     def on_substep_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Stop within a step and drop its gradients so far."""
+        """Stop within a step if requested, and drop its gradients so far."""
         if all_reduce_any(self.stop_asked())[0]:
             control.should_training_stop = self.stopped = self._within = True
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Decide what is due after this step."""
+        """Decide whether to log, evaluate, save or stop after this step."""
         last = state.global_step == state.max_steps
         control.should_log |= last
         if last and state.eval_steps >= NEVER:
@@ -77,12 +77,12 @@ class StepCallback(TrainerCallback):
             self._save_or_stop(control)
 
     def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Check again: an evaluation may have taken minutes."""
+        """Check again whether to save or stop: an evaluation may have taken minutes."""
         self._save_or_stop(control)
 
     def on_epoch_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Decide what is due after this epoch. A run that stops is saved once; it is evaluated only
-        if the epoch is complete and evaluations choose the best step.
+        """Decide whether to evaluate, save or stop after this epoch. A run that stops is saved once, and evaluated only if
+        the epoch is complete and evaluations choose the best step, stop training early or set the learning rate.
         """
         if state.global_step == state.max_steps or control.should_training_stop:
             control.should_save |= self.writes
@@ -112,7 +112,7 @@ def seed_of(seed: int, step: int, rank: int) -> int:
 
 
 class Done(NamedTuple):
-    """What one process trained: real and trained tokens, and the time of its loop."""
+    """Counts of training: real tokens, trained tokens, and seconds in the training loop."""
 
     real: int
     trained: int
@@ -120,7 +120,7 @@ class Done(NamedTuple):
 
     @property
     def tokens_per_s(self) -> float:
-        """Real tokens (no padding) a second; 0 where no time has passed."""
+        """Real tokens (without padding) per second; 0 if no time has passed."""
         return self.real / self.seconds if self.seconds else 0.0
 
 
@@ -140,8 +140,8 @@ class MetricsCallback(TrainerCallback):
     ) -> None:
         """Take the trainer's counts and the file to append to; `bar` is set before training.
 
-        flops, peak: of a token, and the peak of all GPUs in FLOP/s; 0 if unknown. warning: reports once that GPU memory has
-        spilled into host memory.
+        flops: the operations of a token. peak: FLOP/s of all GPUs together, 0 if unknown. warning: called once, if GPU memory
+        has spilled into host memory.
         """
         self.progress, self.timer, self.metrics = progress, timer, metrics
         self.flops, self.peak, self.warning = flops, peak, warning
@@ -150,7 +150,7 @@ class MetricsCallback(TrainerCallback):
         self._measured: dict[str, Any] = {}
 
     def done_here(self) -> Done:
-        """Return what this process did itself: after a resume without the counts in the checkpoint."""
+        """Return the counts since this process started; after a resume they exclude those in the checkpoint."""
         progress, first = self.progress, self._first
         return Done(progress.real - first.real, progress.trained - first.trained, progress.seconds - first.seconds)
 
@@ -161,7 +161,7 @@ class MetricsCallback(TrainerCallback):
 
     @property
     def peak_memory_mb(self) -> float:
-        """The largest memory allocated on the GPU in training; on a CPU the largest resident set at the end of a step."""
+        """The largest memory allocated on the GPU in training; on a CPU, the largest resident set at the end of a step."""
         peak = self.timer.device.held("max_memory_allocated")
         return self._peak_mb if peak is None else peak / MB
 
@@ -171,7 +171,7 @@ class MetricsCallback(TrainerCallback):
         return (self.timer.device.held("memory_allocated") or 0) / MB
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Start clock and peak memory: what came before, including batches that did not fit, is not training."""
+        """Start the clock and reset the peak memory: work before training, such as batches that did not fit, does not count."""
         progress = self.progress
         self._first = self._before = Done(progress.real, progress.trained, progress.seconds)
         self._started = time.monotonic()
@@ -179,7 +179,7 @@ class MetricsCallback(TrainerCallback):
         self.timer.lap()
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Move the bar."""
+        """Update the progress bar."""
         self._count_seconds()
         now = self.memory_mb
         self._peak_mb = max(self._peak_mb, now)

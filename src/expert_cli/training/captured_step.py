@@ -1,11 +1,11 @@
 """Records forward and backward of a micro-batch as one CUDA graph, which is replayed for every other micro-batch.
 
-A batch is copied into fixed buffers; the graph reads them and adds to the gradients in place. Clipping and AdamW are graphs of
-their own, on the flat buffer. Optimizers of bitsandbytes run eagerly after the replay, because they launch on another stream
-(pull 2050). `make_graphed_callables` is not used: it may corrupt accumulated gradients (pytorch issue 181723).
+A batch is copied into fixed buffers; the graph reads them and adds to the gradients in place. Clipping and AdamW are recorded
+as separate graphs, on the flat buffer. Optimizers of bitsandbytes run eagerly after the replay, because they launch on another
+stream (pull 2050). `make_graphed_callables` is not used: it may corrupt accumulated gradients (pytorch issue 181723).
 
-A graph may run on cards and drivers that were never tested, so it is verified first: from one seed, the first micro-batch must
-give the same loss and gradients eagerly and by replay, and two replays twice the gradients.
+A graph may run on cards and drivers that were never tested, so it is verified first. With the same seed, the first micro-batch
+must give the same loss and gradient norm eagerly and by replay, and two replays must give twice the gradient norm.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import torch
 
 from expert_cli.hardware.devices import Device
 
-LOSS_TOLERANCE, NORM_TOLERANCE = 1e-3, 1e-2  # of a replay, relative to the eager step
+LOSS_TOLERANCE, NORM_TOLERANCE = 1e-3, 1e-2  # largest difference of a replay, relative to the eager step
 Work = Callable[[], Any]
 """Work to record; it must return the same tensors at every replay."""
 
@@ -32,7 +32,7 @@ class CudaGraphs:
         self.pool = torch.cuda.graph_pool_handle()
 
     def warm_up(self, work: Work) -> Any:
-        """Run the work eagerly on that stream."""
+        """Run the work eagerly on the stream of the recordings."""
         self.stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self.stream):
             done = work()
@@ -40,9 +40,9 @@ class CudaGraphs:
         return done
 
     def __call__(self, work: Work) -> Work:
-        """Record the work after its warm-up."""
+        """Record the work, which was warmed up before, and return the function that replays it."""
         graph = torch.cuda.CUDAGraph()
-        # thread_local: meanwhile the pinning thread allocates memory
+        # thread_local: the thread that pins memory allocates during the recording
         with torch.cuda.graph(graph, pool=self.pool, stream=self.stream, capture_error_mode="thread_local"):
             done = work()
 
@@ -58,7 +58,7 @@ class NotCaptured(Exception):
 
 
 class CapturedStep:
-    """A training step over fixed buffers. Every replay adds to `gradient`, which holds its parameters' gradients."""
+    """A recorded training step over fixed buffers. Every replay adds to `gradient`, the buffer of the parameters' gradients."""
 
     def __init__(
         self,
@@ -68,10 +68,10 @@ class CapturedStep:
         graphs: Any,
         seed: int,
     ) -> None:
-        """Record and verify. Raises NotCaptured, or any error of the recording; the gradients are zero in any case.
+        """Record and verify the step. Raises NotCaptured, or any error of the recording; the gradients are zero in any case.
 
-        loss_of: batch -> summed loss. batch: one of the run, on the device; all have its shapes. graphs: records and warms up,
-        as `CudaGraphs` does.
+        loss_of: batch -> summed loss. batch: any batch of the run, on the device; all have the same shapes. graphs: records and
+        warms up work, as `CudaGraphs` does.
         """
         self._fixed = {name: value for name, value in batch.items() if not isinstance(value, torch.Tensor)}
         self.buffers = {name: value.clone() for name, value in batch.items() if isinstance(value, torch.Tensor)}
@@ -83,7 +83,7 @@ class CapturedStep:
             gradient.zero_()
 
     def take(self, batch: Mapping[str, Any], scale: float) -> None:
-        """Copy a batch into the buffers. scale: factor of its summed loss."""
+        """Copy a batch into the buffers. scale: multiplies its summed loss."""
         for name, buffer in self.buffers.items():
             buffer.copy_(batch[name], non_blocking=True)
         self._scale.fill_(scale)
@@ -113,7 +113,7 @@ class CapturedStep:
         eagerly = partial(self._graphs.warm_up, work)
         self._measured(eagerly)  # chooses and compiles kernels
         eager = self._measured(eagerly)
-        # Recorded over other tokens, so that a graph which does not read the buffers fails the check.
+        # Recorded with other tokens, so that a graph that does not read the buffers fails the check.
         for name in ("input_ids", "targets"):
             self.buffers[name].copy_(batch[name].flip(-1))
         self._replay: Work = self._graphs(work)
@@ -155,13 +155,13 @@ class Recorded:
         done = self._graphs.warm_up(self._work)
         try:
             self._replay = self._graphs(self._work)  # recording executes nothing
-        except Exception:  # noqa: BLE001  whatever a driver says: no run ends because of it
+        except Exception:  # noqa: BLE001  no error of a driver may end the run
             self._graphs = None
         return done
 
 
 class CapturedAdamW(torch.optim.AdamW):
-    """AdamW with a recorded step. The schedule sets the learning rate as a number, which is copied into a buffer."""
+    """AdamW with a recorded step. The schedule sets the learning rate as a number; each step copies it into a buffer."""
 
     def __init__(self, parameters: Any, lr: float, graphs: CudaGraphs, **settings: Any) -> None:
         """Take AdamW's settings and the recorder."""

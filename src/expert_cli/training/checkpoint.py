@@ -7,12 +7,12 @@ checkpoints/
         adapter_config.json
         optimizer.safetensors        the tensors of the optimizer's state, and the loss of every step
         state.json                   identity of the run, the numbers of optimizer and schedule
-        trainer_state.json           the Trainer's own
-    .writing-50/                     a writer was killed, or is under way: no reader looks at it
-    .removed-20/                     on its way out
+        trainer_state.json           the Trainer's own state
+    .writing-50/                     being written, or left by a killed process; never read
+    .removed-20/                     being deleted
 
-A folder is written under its hidden name, synced and renamed. `serial` counts the checkpoints ever written here: the newest
-is the one written last, which after going on from an older one is not the one with the most steps.
+A folder is written under its hidden name, synced and renamed. `serial` counts all checkpoints ever written here. The newest is
+the one written last; if the run was continued from an older checkpoint, it is not the one with the most steps.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _LEFT = re.compile(r"\.(?:writing|removed)-[0-9]+")
 class CheckpointState:
     """Everything that a run needs to continue.
 
-    adapter, adapter_config: from `model.adapter.adapter_parts`. tensors: of the optimizer, and the losses. state: everything
+    adapter, adapter_config: from `model.adapter.adapter_parts`. tensors: the optimizer's, and the losses. state: everything
     else as JSON; its `identity` must match the run that continues. trainer_state: transformers' TrainerState as JSON. path:
     the folder it was read from.
     """
@@ -84,7 +84,7 @@ class CheckpointState:
 
 
 def write(folder: Path, step: int, parts: CheckpointState) -> None:
-    """Write checkpoint-`step` into `folder` atomically, and delete what killed writers left."""
+    """Write checkpoint-`step` into `folder` atomically, and delete folders that killed processes left."""
     home, beside, before = (folder / f"{name}-{step}" for name in ("checkpoint", ".writing", ".removed"))
     elsewhere = "give another folder with --output; the checkpoints before are intact"
     size = size_text(sum(tensor.nbytes for tensor in (*parts.adapter.values(), *parts.tensors.values())))
@@ -117,7 +117,7 @@ def read(path: Path) -> CheckpointState:
 
 
 def latest_valid(folder: Path) -> tuple[Path | None, list[str]]:
-    """Return the last written intact checkpoint, and a line for each damaged one written after it."""
+    """Return the newest intact checkpoint, and a message for each damaged one that is newer."""
     damaged: list[str] = []
     for path in _newest_first(folder):
         damage = _damage(path)
@@ -128,9 +128,9 @@ def latest_valid(folder: Path) -> tuple[Path | None, list[str]]:
 
 
 def rotate(folder: Path, keep: int | None, protect: set[int]) -> None:
-    """Delete all but the `keep` newest checkpoints (None: keep all) and the steps in `protect`.
+    """Delete old checkpoints, except the `keep` newest (None: all) and those of the steps in `protect`.
 
-    At least LEAST are kept, counting only those with all files in their sizes; folders without a manifest are left alone.
+    At least LEAST are kept, counting only those whose files all have their recorded sizes. Folders without a manifest stay.
     """
     if keep is None:
         return
@@ -142,7 +142,7 @@ def rotate(folder: Path, keep: int | None, protect: set[int]) -> None:
         if is_kept or not (path / MANIFEST).is_file():
             continue
         hidden = folder / f".removed-{_step(path)}"
-        with suppress(OSError):  # it is being read or removed: what is hidden is deleted the next time
+        with suppress(OSError):  # it is being read or removed; hidden folders are deleted by the next `write`
             path.rename(hidden)
             remove(hidden)
 
@@ -170,7 +170,7 @@ def _newest_first(folder: Path) -> list[Path]:
 
 
 def _step(path: Path) -> int:
-    """The step in a checkpoint's name, -1 for another name."""
+    """Return the step in a checkpoint's name; -1 for any other name."""
     return int(path.name.rpartition("-")[2]) if _NAME.fullmatch(path.name) else -1
 
 
@@ -182,7 +182,7 @@ def _serial(path: Path) -> int | None:
 
 
 def _damage(path: Path, *, hashed: bool = True) -> str:
-    """Return what is wrong with a checkpoint, "" for nothing. hashed False: check names and sizes alone."""
+    """Return why a checkpoint is damaged; "" if it is intact. hashed False: check only names and sizes."""
     try:
         manifest = read_sealed(path / MANIFEST)
     except (OSError, ValueError) as error:
@@ -220,7 +220,7 @@ def find_checkpoint(
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """Writes a run's checkpoints, and restores one, `resumed`, into its trainer. identity: what must be equal in both runs."""
+    """Writes a run's checkpoints, and restores `resumed` into its trainer. identity: the values that both runs must share."""
 
     folder: Path
     identity: Mapping[str, Any]
@@ -252,7 +252,7 @@ class Checkpoints:
         best = state.best_global_step if trainer.args.load_best_model_at_end else None
         name, origin = f"checkpoint-{best}", self.resumed and self.resumed.path
         if best and origin and best != state.global_step and not (self.folder / name).exists():
-            write(self.folder, best, read(origin.with_name(name)))  # the run goes on in another folder
+            write(self.folder, best, read(origin.with_name(name)))  # the run continues in another folder
         write(self.folder, state.global_step, written)
         rotate(self.folder, trainer.watch.save_total_limit, {best} if best else set())
         self.status.reached(state.global_step, state.max_steps)
@@ -270,14 +270,14 @@ class Checkpoints:
         moments = {name: value for name, value in parts.tensors.items() if name != "losses"}
         load_optimizer(optimizer, moments, state["optimizer"])
         schedule, before = trainer.lr_scheduler, dict(state["scheduler"])
-        if isinstance(schedule, LambdaLR | OneCycleLR):  # by the step alone: a rate or length that has changed counts
-            done = min(before["last_epoch"], getattr(schedule, "total_steps", before["last_epoch"]))  # of one_cycle
+        if isinstance(schedule, LambdaLR | OneCycleLR):  # depends on the step only: a new rate or length applies
+            done = min(before["last_epoch"], getattr(schedule, "total_steps", before["last_epoch"]))  # one_cycle only
             vars(schedule).update(last_epoch=done - 1, _step_count=before.get("_step_count", 2))
             schedule.step()
             vars(schedule).update(_step_count=before.get("_step_count", 2))
         else:
-            settings = SCHEDULERS[trainer.args.lr_scheduler_type]  # of this run, which may have others
-            if before["mode"] == schedule.mode:  # else it goes by another value
+            settings = SCHEDULERS[trainer.args.lr_scheduler_type]  # this run's may differ from the checkpoint's
+            if before["mode"] == schedule.mode:  # otherwise the metric is another one
                 schedule.load_state_dict(
                     {name: now for name, now in before.items() if name.rstrip("s") not in settings}
                 )
@@ -288,7 +288,7 @@ class Checkpoints:
         vars(trainer.progress).update(state["progress"], losses=parts.tensors["losses"].tolist())
 
     def place_of(self, step: int) -> Path | None:
-        """Return the checkpoint of a step, here or where the run was before; None: it is gone."""
+        """Return the checkpoint of a step, here or in the folder that the run was resumed from; None if it was deleted."""
         before = self.resumed and self.resumed.path
         places = (place / f"checkpoint-{step}" for place in (self.folder, before.parent if before else self.folder))
         return next((place for place in places if (place / MANIFEST).is_file()), None)
@@ -300,7 +300,7 @@ class Checkpoints:
 
 
 def optimizer_parts(optimizer: Any) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-    """Return the tensors and the numbers of an optimizer's state, by "parameter number.name"."""
+    """Return the tensors and the numbers of an optimizer's state, with keys "parameter number.name"."""
     tensors: dict[str, torch.Tensor] = {}
     numbers: dict[str, Any] = {}
     for number, (parameter, _) in enumerate(_parameters(optimizer)):

@@ -1,4 +1,4 @@
-"""Trains: passes model and documents to the Trainer."""
+"""Trains an adapter: creates the Trainer for a model and its data, and runs it."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ def fit(
     stop: StopRequest,
     callbacks: Sequence[TrainerCallback] = (),
 ) -> tuple[dict[str, Any], KernelPlan]:
-    """Train the adapter in place; return its part of `train --json`, and the kernel plan with the result of recording.
+    """Train the adapter in place; return its part of `train --json`, and the kernel plan with the result of the recording.
 
     stop: a context that is already entered. callbacks: the user's, called after the tool's own.
 
-    Raises TrainingFailed: non-finite loss, out of memory, DoRA magnitudes that do not change. Interrupted: stopped on request,
-    after saving a checkpoint.
+    Raises TrainingFailed for a loss or gradients that `health.py` refuses, too little memory, or DoRA magnitudes that do not
+    change; Interrupted if the run was stopped on request, after saving a checkpoint.
     """
     paths, resumed, status = RunPaths(run.output), checkpoints.resumed, checkpoints.status
     trainer = _trainer(model, data, run, kernels, checkpoints)
@@ -127,7 +127,7 @@ def _trainer(
         model=CausalLoss(model, full_logits=kernels.full_logits, autocast=autocast_of(run.compute.dtype)),
         args=arguments,
         train_dataset=data.train,
-        eval_dataset=data.validation or (),  # None with an eval_strategy would be refused
+        eval_dataset=data.validation or (),  # the Trainer refuses None with an eval_strategy
         data_collator=Collator(data.pad_id, kernels.layout),
         shape_of=shape_of,
         graphs=CudaGraphs() if capturing else None,
@@ -158,7 +158,7 @@ def _make_ready(trainer: ExpertTrainer, run: RunConfig, kernels: KernelPlan, rep
 
 
 def _require_moved(model: PeftModel, before: dict[str, torch.Tensor]) -> None:
-    """Raise TrainingFailed if DoRA's magnitudes have not changed: in bf16 they may not, and nothing else would show it."""
+    """Raise TrainingFailed if no DoRA magnitude has changed, as can happen in bf16: nothing else would show it."""
     after = magnitudes(model)
     if before and all(torch.equal(old, after[name]) for name, old in before.items()):
         message = f"none of the {len(before)} DoRA magnitude vectors moved"
@@ -166,7 +166,7 @@ def _require_moved(model: PeftModel, before: dict[str, torch.Tensor]) -> None:
 
 
 def _result(trainer: ExpertTrainer, metrics: MetricsCallback) -> dict[str, Any]:
-    """Return counts and losses of the whole run; speed, memory and shares of time of this process alone."""
+    """Return counts and losses of the whole run, and speed, memory and time shares since this process started."""
     progress, losses, step = trainer.progress, trainer.progress.losses, trainer.state.global_step
     kept = trainer.state.best_global_step if trainer.args.load_best_model_at_end else None
     logged = (one for one in reversed(trainer.state.log_history) if kept in (None, one["step"]))
@@ -189,7 +189,7 @@ def _result(trainer: ExpertTrainer, metrics: MetricsCallback) -> dict[str, Any]:
 
 
 def _stop_reason(trainer: ExpertTrainer) -> str:
-    """Return in words why training ended."""
+    """Return the reason why training ended, in words."""
     state, watch, steps = trainer.state, trainer.watch, trainer.batches.schedule.steps
     if state.global_step == steps:
         return f"all {steps} steps of the schedule are done"

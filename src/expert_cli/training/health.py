@@ -16,7 +16,7 @@ from expert_cli.model.flat_parameters import FlatParameters
 
 @dataclass
 class TrainingState:
-    """The run's own counts: loss of each step (mean per trained token), tokens, seconds in the loop."""
+    """Counts of a run: the loss of each step (mean per trained token), tokens, and seconds in the training loop."""
 
     losses: list[float] = field(default_factory=list)
     real: int = 0
@@ -31,14 +31,14 @@ class TrainingHealth:
     def __init__(
         self, progress: TrainingState, gradients: FlatParameters, documents: Callable[[int], str], *, scaled: bool
     ) -> None:
-        """Losses go to `progress`; `documents` names those of a step (from 0). scaled: fp16, whose scaler skips bad steps."""
+        """progress: gets the losses. documents: names those of a step (from 0). scaled: fp16, whose scaler skips bad steps."""
         self.progress, self.gradients, self.documents, self.scaled = progress, gradients, documents, scaled
         self.grad_norm = 0.0
         self._unread: torch.Tensor | None = None
         self._copied: Any = None
 
     def record(self, figures: torch.Tensor) -> None:
-        """Take loss, gradient norm and the norm of each tensor in the current step, fp32 [2 + tensors]."""
+        """Take the current step's loss, gradient norm, and gradient norm of each tensor, fp32 [2 + tensors]."""
         self.flush()
         device = device_of(figures.device)
         if not device.is_gpu:

@@ -1,6 +1,6 @@
-"""Makes a full step fit into the device's memory, before the first step of a new or resumed run. The trial is recording the
-step, or else running the largest micro-batch. What is given up, in this order: half of the micro-batch at the same effective
-batch, activations (recomputed instead of kept), the dequantized copy of 4-bit weights.
+"""Makes a full step fit into the device's memory, before the first step of a new or resumed run. To try the step, it is
+recorded, or else the largest micro-batch is run. If it does not fit, in this order: a smaller micro-batch is used at the same
+effective batch, activations are recomputed instead of kept, the dequantized copy of 4-bit weights is dropped.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from expert_cli.utils.distributed import all_reduce_any
 from expert_cli.utils.reporter import Reporter
 
 MARGIN = 0.02
-"""The share of the device's memory that the trial must leave free: later steps fragment it."""
+"""The share of the device's memory that must stay free in the trial, because later steps fragment the memory."""
 GAIN, ROOMY = 0.9, 0.8
-"""Micro-steps are merged if a pack then takes at most this share of the time, and this share of memory is enough."""
+"""Micro-steps are merged if this share of memory is free (ROOMY), and a pack then takes at most this share of its time."""
 
 
 def fit_memory(trainer: ExpertTrainer, run: RunConfig, report: Reporter) -> None:
-    """Make a full step fit; `adjusted` lists what was given up. All processes do the same. Raises TrainingFailed."""
+    """Make a full step fit; `trainer.adjusted` lists the changes. All processes do the same. Raises TrainingFailed."""
     while all_reduce_any(not _fits(trainer))[0]:
         schedule = trainer.batches.schedule
         says = f"a full step of {schedule.batch_size} packs does not fit the GPU's memory"
@@ -62,13 +62,13 @@ def recompute(trainer: ExpertTrainer, run: RunConfig) -> bool:
 
 
 def out_of_memory(trainer: ExpertTrainer, checkpoints: Path, go_on: str) -> TrainingFailed:
-    """Return the error for a run that ran out of memory in a later step, with what to give up next; `go_on`: the command."""
+    """Return the error for a run out of memory in a later step, with the next remedy. go_on: the command that continues it."""
     kept = f"; the checkpoints in {checkpoints} are safe" if any(checkpoints.glob("checkpoint-*")) else ""
     schedule, optim = trainer.batches.schedule, trainer.optim_config
     remedy: dict[str, object] = {}
     if schedule.batch_size > 1:
         batch = _smaller(schedule).batch_size
-        # As written in the manifest, by which the processes that began the run are counted; others may train now.
+        # As in the manifest: for the number of processes that began the run, which may differ from the number now.
         packs = optim.batch_size * optim.gradient_accumulation_steps
         remedy = {"batch_size": batch, "gradient_accumulation_steps": packs // batch}
     elif not any(layer.gradient_checkpointing for layer in decoder_layers(trainer.model.base)):
@@ -81,7 +81,7 @@ def out_of_memory(trainer: ExpertTrainer, checkpoints: Path, go_on: str) -> Trai
 
 
 def _fits(trainer: ExpertTrainer) -> bool:
-    """Record or run a step, with memory reserved for what later steps hold; return whether it fitted."""
+    """Record or run a step, with memory reserved for the tensors of later steps; return whether it fits."""
     device, optimizer = trainer.timer.device, trainer.optim_config.optim
     device.reset_peak()
     room = device.memory()[0] + (device.held("memory_reserved") or 0)
@@ -101,11 +101,11 @@ def _fits(trainer: ExpertTrainer) -> bool:
         return False
     finally:
         trainer.flat.gradient.zero_()
-        device.empty_cache()  # blocks of the failed attempt have the wrong sizes; not in the loop
+        device.empty_cache()  # blocks of a failed attempt have wrong sizes; not called in the loop
 
 
 def _merge(trainer: ExpertTrainer, report: Reporter) -> None:
-    """Double the micro-batch at the same effective batch while the recorded step gets faster; all processes alike."""
+    """Double the micro-batch at the same effective batch while the recorded step gets faster, in all processes."""
     device, asked = trainer.timer.device, trainer.batches.schedule
     while (schedule := trainer.batches.schedule).accumulation % 2 == 0:
         free, total = device.memory()

@@ -1,4 +1,4 @@
-"""Measures where the time of a run goes, by phase, without waiting for the GPU."""
+"""Measures how a run spends its time, by phase, without waiting for the GPU."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from expert_cli.runs.metrics import SHARES
 class StepTimer:
     """Adds up the time of every phase.
 
-    A phase lies between two events of the device, which are read later, so that a GPU's own time counts. "other" is the rest
-    of the wall-clock time: the tool itself.
+    A phase is measured between two events of the device, which are read later, so that a GPU's own time counts. "other" is the
+    rest of the wall-clock time, spent in the tool itself.
     """
 
     def __init__(self, device: Device) -> None:
@@ -27,7 +27,7 @@ class StepTimer:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Count the block as phase `name`; phases do not nest."""
+        """Count the time of the block for phase `name`; phases do not nest."""
         self.begin(name)
         yield
         self.end()

@@ -2,8 +2,8 @@
 
     data -> buffers -> forward, backward (recorded once and replayed, or eager) -> all-reduce, clip -> optimizer
 
-Overridden methods: packs by epoch, trained tokens counted on the CPU before anything is copied, the step (captured_step.py),
-one flat gradient buffer whose norms are read later, and verified checkpoints.
+Overridden methods load packs by epoch, count trained tokens on the CPU before anything is copied, run the step
+(captured_step.py), use one flat gradient buffer whose norms are read later, and write verified checkpoints.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from expert_cli.utils.text import first_line
 class ExpertTrainer(Trainer):
     """Trains a `CausalLoss` on packs. `progress` keeps the loss of every step; only `checkpoints` writes files.
 
-    captured: the recorded step; None: all steps are eager. adjusted: what was given up to fit the step, in words.
+    captured: the recorded step; None: all steps are eager. adjusted: the changes that made the step fit, in words.
     """
 
     model: Any
@@ -61,12 +61,12 @@ class ExpertTrainer(Trainer):
         accuracy: Callable[[], float] = lambda: 0.0,
         **kwargs: Any,
     ) -> None:
-        """Take what the Trainer's own arguments do not cover; kwargs are the Trainer's.
+        """Take the arguments that the Trainer does not have; kwargs are the Trainer's.
 
-        batches: yields the packs of every micro-step of an epoch. checkpoints: writes and reads them
-        (`checkpoint.Checkpoints`). shape_of: returns what micro-batches are padded to; None: nothing. graphs: records the step
-        (captured_step.py); None: all steps are eager. accuracy: lets the model answer cases, and returns the share that is
-        right.
+        batches: yields the packs of every micro-step of an epoch. checkpoints: writes and reads checkpoints
+        (`checkpoint.Checkpoints`). shape_of: returns the shape that micro-batches are padded to; None: no fixed shape. graphs:
+        records the step (captured_step.py); None: all steps are eager. accuracy: lets the model answer cases, and returns the
+        share of right answers.
         """
         super().__init__(**kwargs)
         self.optim_config, self.watch, self.batches = optim_config, watch, batches
@@ -89,12 +89,12 @@ class ExpertTrainer(Trainer):
         self.use(batches.schedule)
 
     def use(self, schedule: Schedule) -> None:
-        """Use a schedule that may divide the packs of a step differently; before training."""
+        """Set a schedule, which may divide the packs of a step differently; to be called before training."""
         self.batches.schedule = schedule
         torch.compiler.reset()  # layers compiled for another shape would be recompiled with dynamic shapes
         self.data_collator = replace(self.data_collator, shape=self._shape_of(schedule))
         alpha, merged = self.optim_config.neftune_noise_alpha, self.data_collator.layout == "packed"
-        # it is divided by the root of the row's length: packs that are computed as one row count by themselves
+        # NEFTune divides alpha by the root of the row's length; in a concatenated row, each pack's length counts
         self.neftune_noise_alpha = alpha and alpha * (schedule.batch_size if merged else 1) ** 0.5
         self.args.max_steps = schedule.steps
         self.args.per_device_train_batch_size = self._train_batch_size = schedule.batch_size
@@ -115,7 +115,7 @@ class ExpertTrainer(Trainer):
         return self.on_device(self.data_collator([self.train_dataset[place] for place in next(iter(self.batches))]))
 
     def _capture(self) -> bool:
-        """Record and verify the step. If that fails all steps are eager, and `not_captured` says why."""
+        """Record and verify the step; return whether it worked. If not, all steps are eager, and `not_captured` says why."""
         self.captured, batch = None, self._largest_batch()
         self.model.train()
         # Recomputed layers with dropout read the random state, which a recording forbids (pytorch issue 162504).
@@ -123,7 +123,7 @@ class ExpertTrainer(Trainer):
         noise = activate_neftune(self.model, self.neftune_noise_alpha) if self.neftune_noise_alpha else None
         try:
             self.captured = CapturedStep(self.model, self.flat.gradient, batch, self.graphs, self.args.seed)
-        except Exception as error:  # whatever a card or driver raises, the run continues eagerly
+        except Exception as error:  # after any error of a card or driver, the run continues eagerly
             if is_out_of_memory(error) and not kept:
                 raise
             self.graphs, self.not_captured = None, first_line(error)
@@ -139,7 +139,7 @@ class ExpertTrainer(Trainer):
     # data
 
     def get_train_dataloader(self) -> DataLoader[Batch]:
-        """Return the batches of an epoch, which is set by its `set_epoch`."""
+        """Return the loader of an epoch's batches; its `set_epoch` sets the epoch."""
         return self.loader(self.train_dataset, self.batches, self.data_collator)
 
     def loader(self, dataset: Dataset[Any], batches: PackedBatchSampler, collate: Collator) -> DataLoader[Batch]:
@@ -173,7 +173,7 @@ class ExpertTrainer(Trainer):
         return batches, trained
 
     def on_device(self, batch: Batch) -> Batch:
-        """Return the model's inputs of a batch, on its device."""
+        """Return the inputs that a batch has for the model, on its device."""
         return {
             name: value.to(self.args.device, non_blocking=True) if isinstance(value, torch.Tensor) else value
             for name, value in batch.items()
@@ -238,14 +238,14 @@ class ExpertTrainer(Trainer):
     def _init_training_state(
         self, max_steps: int, steps_per_epoch: int, epochs: int, *settings: Any
     ) -> tuple[int, int]:
-        """Return the epochs and micro-steps done; of a finished run all, because the Trainer would do another step."""
+        """Return the epochs and micro-steps done; all epochs for a finished run, because the Trainer would do another step."""
         done: tuple[int, int] = super()._init_training_state(max_steps, steps_per_epoch, epochs, *settings)
         best, loads, resumed = self.state.best_global_step, self.args.load_best_model_at_end, self.checkpoints.resumed
         if best and resumed:
             self.state.best_model_checkpoint = (
                 f"{self.args.output_dir}/checkpoint-{best}"  # the run may have been moved
             )
-            is_gone = loads and self.checkpoints.place_of(best) is None  # it went when a later step was better
+            is_gone = loads and self.checkpoints.place_of(best) is None  # deleted when a later step was better
             chosen_by = (resumed.state["identity"].get("best model") or {}).get("metric")
             if is_gone or chosen_by != self.watch.metric:
                 self.state.best_global_step = self.state.best_metric = self.state.best_model_checkpoint = None
@@ -255,7 +255,7 @@ class ExpertTrainer(Trainer):
 
     @property
     def stopped_early(self) -> bool:
-        """Whether early stopping has ended the run: no better evaluation for so many times in a row."""
+        """Whether early stopping has ended the run: none of the last `early_stopping_patience` evaluations was better."""
         return any(one.early_stopping_patience_counter >= one.early_stopping_patience for one in self._early_stopping)
 
     @property
@@ -263,7 +263,7 @@ class ExpertTrainer(Trainer):
         return [one for one in self.callback_handler.callbacks if isinstance(one, EarlyStoppingCallback)]
 
     def _prepare_for_training(self, *settings: Any) -> tuple[Any, Any]:
-        """Give callbacks the actual model, not the module that returns its loss."""
+        """Prepare clipping and DoRA's norms; give callbacks the actual model, not the module that returns its loss."""
         model, graphs = self.model.model, self.graphs
         self._clip = Recorded(partial(self.flat.clip, self.args.max_grad_norm), graphs)
         self.refresh = Recorded(partial(refresh_norms, model), graphs if getattr(model, "dora_layers", []) else None)
@@ -332,11 +332,11 @@ class ExpertTrainer(Trainer):
         return sums
 
     def _determine_best_metric(self, metrics: dict[str, float], trial: Any) -> bool:
-        """Judge an evaluation; a better step is saved at once."""
+        """Return whether to save after an evaluation; with load_best_model_at_end, a better step is saved at once."""
         asked = self.control.should_save
         is_better = super()._determine_best_metric(metrics, trial)
         if is_better:
-            self.state.best_global_step = self.state.global_step  # whatever the save_strategy
+            self.state.best_global_step = self.state.global_step  # with any save_strategy
         self.control.should_save = asked or (is_better and self.args.load_best_model_at_end)
         return self.control.should_save  # save_strategy "best" uses the returned value
 
@@ -358,7 +358,7 @@ class ExpertTrainer(Trainer):
             refresh_norms(self.model.model)
 
     def _load_from_checkpoint(self, *_: Any, **__: Any) -> None:
-        """Leave it to `_load_optimizer_and_scheduler`."""
+        """Do nothing: `_load_optimizer_and_scheduler` restores the checkpoint."""
 
     def _load_rng_state(self, checkpoint: str | None) -> None:
         """Do nothing: every step seeds itself."""
@@ -377,6 +377,6 @@ class AfterUpdate(TrainerCallback):
         self.trainer = trainer
 
     def on_optimizer_step(self, *_: Any, **__: Any) -> None:
-        """Recompute them, and end the phase that clipping began."""
+        """Recompute the norms, and end the phase that clipping began."""
         self.trainer.refresh()
         self.trainer.timer.end()

@@ -1,4 +1,4 @@
-"""Recognizes errors about a full or read-only disk, of the system, a library or a program, and raises one kind of error."""
+"""Converts errors about a full or read-only disk, from the system, a library or a program, into EnvironmentProblem."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _REMEDIES = {
     errno.EIO: "check that disk",
     errno.ENOENT: "was it removed or moved meanwhile?",
 }
-"""Errors that are no bug of the program, and what to do."""
+"""Errors that are not bugs of this program, and what to do."""
 _TOLD = re.compile(r"(?:\(os error |\[[Ee]rrno )(\d+)[)\]]")
 """How libraries written in Rust (safetensors, tokenizers) and Python programs (pip) print the system's error number."""
 
@@ -32,12 +32,12 @@ def disk_problem(
     """Return the error for a full or read-only disk; None for any other error, or one that is already explained.
 
     error: an exception, also a library's own about a full disk, or the output of another program. failed: what could not be
-    done and where ("" = the error's own path says it). elsewhere: what to do instead ("" = nothing).
+    done and where; "": the error's path says it. elsewhere: what to do instead; "": nothing.
     """
     if isinstance(error, ExpertError):
         return None
     if isinstance(error, RuntimeError) and getattr(error.__context__, "errno", 0) == errno.ELOOP:
-        error = error.__context__ or error  # pathlib's error for a circle of links
+        error = error.__context__ or error  # pathlib's error for a loop of symbolic links
     if isinstance(error, UnicodeEncodeError) and Path(error.object).is_absolute():
         words = f"{error.object!a}: not a path in UTF-8, which Arrow needs"
         return EnvironmentProblem(words, "rename it, or, where the system's language is not in UTF-8, set PYTHONUTF8=1")
@@ -59,7 +59,7 @@ def disk_problem(
 def disk_errors(
     failed: str = "", elsewhere: str = "give another folder", unfinished: Path | None = None
 ) -> Iterator[None]:
-    """Raise the error of `disk_problem`; `unfinished`, being written, is deleted if the disk is full."""
+    """Raise the error of `disk_problem`. The path `unfinished` is then deleted, unless another file is in the way."""
     try:
         yield
     except Exception as error:
@@ -73,5 +73,5 @@ def disk_errors(
 
 
 def known(error: BaseException) -> ExpertError | None:
-    """Return an error as one for the user, None for a bug."""
+    """Return the error to show to the user, None for a bug."""
     return error if isinstance(error, ExpertError) else disk_problem(error)

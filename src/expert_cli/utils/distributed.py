@@ -1,7 +1,7 @@
 """Communication between the processes of a job: counts, flags, decisions, and waiting. Uses gloo, on CPUs.
 
-Reading a number through the devices' own back end would wait for all work in their queues. And NCCL gives up after ten
-minutes, while the first process may tokenize for hours; gloo fails at once when a process is gone.
+Reading a number through the devices' own backend would wait for all work in their queues. NCCL also gives up after ten
+minutes, while the first process may tokenize for hours; gloo fails at once when a process has ended.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def _dist() -> Any:
 
 
 def world_size() -> int:
-    """Return the number of processes in the job; 1 for a single one."""
+    """Return the number of processes in the job; 1 for a single process."""
     dist = _dist()
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
@@ -43,7 +43,7 @@ def all_reduce_sum(*counts: int) -> list[int]:
 
 
 def all_reduce_any(*flags: bool) -> list[bool]:
-    """Return each flag as set if any process sets it: all must save, stop and shrink at the same step."""
+    """Return each flag, true if any process sets it: all must save, stop and shrink the batch at the same step."""
     return [count > 0 for count in all_reduce_sum(*flags)]
 
 
@@ -57,7 +57,7 @@ def all_gather(value: Result) -> list[Result]:
 
 
 def broadcast_rank0(decide: Callable[[], Result]) -> Result:
-    """Return, in every process, the result of `decide` in the first one, which alone calls it."""
+    """Return the result of `decide` in every process; only the first process calls it."""
     return cast(Result, all_gather(decide() if _is_first() else None)[0])
 
 
@@ -77,7 +77,7 @@ def rank0_first() -> Iterator[None]:
 
 
 def leave() -> None:
-    """Wait for all processes and disconnect them. One that left early would count as failed."""
+    """Wait for all processes and disconnect them. A process that left early would count as failed."""
     if world_size() == 1:
         return
     barrier()
@@ -87,10 +87,10 @@ def leave() -> None:
 
 @contextmanager
 def naming_lost_processes() -> Iterator[None]:
-    """Report a broken connection as another process of the job being gone.
+    """Convert a broken connection into an error which says that another process of the job has ended.
 
-    The first process exits with 3, at which schedulers retry, the others with 1, so that its exit code is the highest. Raises
-    EnvironmentProblem, ExpertError.
+    Raises EnvironmentProblem in the first process (exit code 3, at which schedulers retry), and ExpertError in the others
+    (exit code 1), so that the first one's exit code is the highest.
     """
     try:
         yield
@@ -113,6 +113,6 @@ def _cpu_group() -> Any:
 
 
 @lru_cache(1)
-def _group_beside(world: Any) -> Any:  # noqa: ARG001  a job that is set up anew gets a group of its own
-    """Return a gloo group of all processes, created when all first call this."""
+def _group_beside(world: Any) -> Any:  # noqa: ARG001  a job that is set up again gets a new group
+    """Return a gloo group of all processes. The first call creates it; all processes must make it."""
     return _dist().new_group(backend="gloo", timeout=LONGEST_WAIT)

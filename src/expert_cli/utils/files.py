@@ -1,6 +1,6 @@
-"""Writes files and folders atomically: beside their place, synced, then renamed.
+"""Writes files and folders atomically: they are written beside their final path, synced, then renamed.
 
-No token of the hub reaches a text written here (`redaction.py`).
+Hub tokens are removed from texts (`redaction.py`), except by `append_text`.
 
     with folder_beside(home) as beside:
         fill(beside)
@@ -8,7 +8,7 @@ No token of the hub reaches a text written here (`redaction.py`).
         beside.rename(home)
     damage = VerifiedFolder(home, read_sealed(home / RECORD)["files"]).damage()
 
-The record of a folder is written last, and lists every file but itself.
+The record of a folder is written last, and lists every other file.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def require_new_file(option: str, path: Path) -> None:
-    """Raise InputError if the place that an option names exists: it is never overwritten."""
+    """Raise InputError if the path that an option names exists: it is never overwritten."""
     if path.exists():
         raise InputError(f"{option} {path}: it exists already", "give another name, or remove it")
 
@@ -55,7 +55,7 @@ def require_no_folder(option: str, file: Path | None) -> None:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Add the path being written to the error of a full disk, which names none."""
+    """Add the path being written to the error of a full disk, if it names none."""
     try:
         yield
     except OSError as error:
@@ -71,12 +71,12 @@ def append_text(path: Path, text: str) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text (UTF-8, line feeds) atomically, without tokens of the hub."""
+    """Write a text (UTF-8, line feeds) atomically, without hub tokens."""
     write_bytes(path, redact(text).encode("utf-8"))
 
 
 def write_bytes(path: Path, raw: bytes) -> None:
-    """Write a file atomically and unchanged; an existing one keeps its permissions. A device or pipe is never replaced."""
+    """Write bytes to a file atomically; an existing file keeps its permissions. A device or pipe is never replaced."""
     if path.exists() and not path.is_file():
         with naming(path), path.open("wb") as file:
             file.write(raw)
@@ -93,9 +93,9 @@ def write_bytes(path: Path, raw: bytes) -> None:
 
 @contextmanager
 def beside(path: Path) -> Iterator[Path]:
-    """Yield a name beside a file's place, to write it there and rename it; what is left is deleted. The folder is created."""
+    """Yield a temporary path beside a file, to be written and renamed, otherwise deleted at the end. Creates the folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Processes of several machines or containers may have the same number.
+    # Processes of several machines or containers may have the same id.
     unfinished = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     try:
         with naming(path):
@@ -105,7 +105,7 @@ def beside(path: Path) -> Iterator[Path]:
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Write a JSON document atomically, without tokens of the hub."""
+    """Write a JSON document atomically, without hub tokens."""
     write_text(path, json_text(value))
 
 
@@ -130,7 +130,7 @@ def strict_json(text: bytes) -> Any:
 
 
 def json_lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
-    """Return rows as JSON lines, unchanged but for the hub's tokens, and "?" for half of a surrogate pair."""
+    """Return rows as JSON lines, unchanged except for removed hub tokens, and "?" for half of a surrogate pair."""
     text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     return redact(text).encode("utf-8", "replace")
 
@@ -157,23 +157,23 @@ def _object(where: str, line: bytes) -> dict[str, Any]:
 
 
 def write_sealed(path: Path, body: Mapping[str, Any]) -> None:
-    """Write a JSON document as `write_json`, with a hash of itself under "self"."""
+    """Write a JSON document as `write_json` does, with its own hash under "self"."""
     plain = parse_json(redact(json.dumps(body, default=str)))
     write_json(path, {**plain, "self": _seal(plain)})
 
 
 def read_sealed(path: Path) -> dict[str, Any]:
-    """Return a document of `write_sealed`. Raises OSError, ValueError as `parse_sealed`."""
+    """Return a document that `write_sealed` wrote. Raises OSError, and ValueError as `parse_sealed` does."""
     return parse_sealed(path.read_bytes())
 
 
 def parse_sealed(raw: bytes) -> dict[str, Any]:
-    """Return the document of a text from `write_sealed`. Raises ValueError saying what is wrong: every byte counts."""
+    """Return the document in a text from `write_sealed`. Raises ValueError, which says what is wrong, if a byte differs."""
     document = parse_json(raw.decode("utf-8", "replace"))
     if not isinstance(document, dict) or "self" not in document:
         raise ValueError("is not of its form")
     body = {name: value for name, value in document.items() if name != "self"}
-    # The text, too: white space or a repeated key would not change the hash.
+    # The text is compared, too, because white space or a repeated key would not change the hash.
     if document["self"] != _seal(body) or raw != json_text(document).encode():
         raise ValueError("does not match its own hash")
     return body
@@ -216,7 +216,7 @@ def stamp(path: Path) -> list[int]:
 
 
 def stamp_of(facts: os.stat_result) -> list[int]:
-    """Return the stamp in the system's information about a file."""
+    """Return the stamp of a file from its stat result."""
     return [facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino]
 
 
@@ -227,28 +227,28 @@ def sha256_of(path: Path) -> str:
 
 
 def is_file(path: Path) -> bool:
-    """Whether a file exists; false in an inaccessible folder, where `Path.is_file` raises."""
+    """Return whether a file exists; False in an inaccessible folder, where `Path.is_file` raises."""
     return os.path.isfile(path)  # noqa: PTH113
 
 
 def is_folder(path: Path) -> bool:
-    """Whether a folder exists; false in an inaccessible folder."""
+    """Return whether a folder exists; False in an inaccessible folder."""
     return os.path.isdir(path)  # noqa: PTH112
 
 
 def matching(pattern: str) -> Iterator[Path]:
-    """Yield the existing paths that match a `glob` pattern ("**" matches folders), in no order and without hidden ones."""
+    """Yield the existing paths that match a `glob` pattern ("**" matches folders), in any order and without hidden ones."""
     return map(Path, glob.iglob(pattern, recursive=True))  # noqa: PTH207  Path.glob takes no absolute pattern
 
 
 def files_below(folder: Path) -> Iterator[Path]:
-    """Yield the files in a folder and its subfolders, in no order; inaccessible folders are skipped."""
+    """Yield the files in a folder and its subfolders, in any order; inaccessible folders are skipped."""
     for where, _, names in os.walk(folder):
         yield from (Path(where, name) for name in names)
 
 
 def facts_of(paths: Iterable[Path]) -> dict[Path, os.stat_result]:
-    """Return the system's information about some files; missing ones are left out."""
+    """Return the stat results of paths; missing ones are left out."""
     found = {}
     for path in paths:
         with suppress(FileNotFoundError):
@@ -258,24 +258,24 @@ def facts_of(paths: Iterable[Path]) -> dict[Path, os.stat_result]:
 
 @dataclass(frozen=True)
 class VerifiedFolder:
-    """A folder and its files: {name: {bytes, sha256}}; with mtime_ns an unchanged file is not hashed again."""
+    """A folder and its recorded files: {name: {bytes, sha256}}; with mtime_ns, an unchanged file is not hashed again."""
 
     path: Path
     files: Mapping[str, Mapping[str, Any]]
 
     @classmethod
     def measured(cls, path: Path, *, leave_out: Collection[str] = (), times: bool = False) -> VerifiedFolder:
-        """Return a folder with its current files, synced to disk, without hidden ones and `leave_out`."""
+        """Return a folder with its current files, synced to disk. Hidden ones and `leave_out` are not recorded."""
         files = {file.relative_to(path).as_posix(): file for file in sorted(path.rglob("[!.]*")) if file.is_file()}
         files = {name: file for name, file in files.items() if name not in leave_out}
-        # Hashing takes as long as syncing, and neither needs the interpreter.
+        # Hashing takes as long as syncing, and both release the GIL.
         with ThreadPoolExecutor(1) as thread:
             entries = thread.map(partial(_entry, times=times), files.values())
             sync_folder(path)
             return cls(path, dict(zip(files, entries, strict=True)))
 
     def damage(self, sha256: Callable[[Path], str] | None = sha256_of) -> str:
-        """Return which file differs from its record, and how; "": none. sha256: None = compare sizes alone."""
+        """Return which file differs from its record, and how, or "". sha256: None compares only sizes."""
         damage = next(filter(None, (self._fault(name, None) for name in self.files)), "")
         if damage or sha256 is None:
             return damage
@@ -307,9 +307,9 @@ def folder_beside(home: Path) -> Iterator[Path]:
     """Yield an empty folder beside `home`, to be filled and renamed; otherwise it is deleted at the end."""
     home.parent.mkdir(parents=True, exist_ok=True)
     prefix = f".{home.name}.writing-"
-    for left in home.parent.glob(f"{glob.escape(prefix)}*"):  # of killed processes, as large as a model
+    for left in home.parent.glob(f"{glob.escape(prefix)}*"):  # left by killed processes, as large as a model
         with suppress(OSError):
-            if time.time() - left.stat().st_mtime > DAY_S:  # nobody writes so long without a new file in it
+            if time.time() - left.stat().st_mtime > DAY_S:  # no process writes for so long without a new file in it
                 remove(left)
     beside = Path(tempfile.mkdtemp(prefix=prefix, dir=home.parent))
     try:
@@ -340,7 +340,7 @@ class FileHashCache:
         return str(digest)
 
     def save(self) -> None:
-        """Write new entries; an unwritable folder is used without them."""
+        """Write new entries; if the folder is not writable, they are not saved."""
         if self.changed:
             there = {name: seen for name, seen in self.known.items() if Path(name).exists()}
             with suppress(OSError):

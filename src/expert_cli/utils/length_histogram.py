@@ -1,4 +1,4 @@
-"""A histogram of lengths, for statistics about packs and documents without a list of them."""
+"""A histogram of lengths, for statistics about packs and documents without a list of all lengths."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class LengthHistogram:
-    """counts: int64 [longest + 1], how many have n tokens; [1] without any."""
+    """A histogram of lengths. counts: int64 [longest + 1], how many have n tokens; [1] if there are none."""
 
     counts: NDArray[np.int64]
 
     @classmethod
     def of(cls, lengths: NDArray[np.integer[Any]]) -> LengthHistogram:
-        """Count lengths."""
+        """Return the histogram of lengths."""
         return cls(np.bincount(lengths, minlength=1))
 
     def __len__(self) -> int:
@@ -36,26 +36,26 @@ class LengthHistogram:
 
     @property
     def longest(self) -> int:
-        """The largest length; 0 without any."""
+        """The largest length; 0 if there are none."""
         return len(self.counts) - 1
 
     @property
     def mean(self) -> float:
-        """The mean length; 0 without any."""
+        """The mean length; 0 if there are none."""
         return self.tokens / max(1, len(self))
 
     def beyond(self, length: int) -> tuple[int, int]:
-        """Return how many are longer, and by how many tokens in total."""
+        """Return how many lengths are larger, and by how many tokens in total."""
         longer = self.counts[length + 1 :]
         return int(longer.sum()), int((longer * np.arange(1, len(longer) + 1)).sum())
 
     def percentile(self, percent: float) -> int:
-        """Return a percentile, an existing length. Raises IndexError without any."""
-        # As numpy's method "higher": number i of n, from 0, is at i / (n - 1).
+        """Return a percentile, which is an existing length. Raises IndexError if there are none."""
+        # Like numpy's method "higher": of n sorted lengths, number i (from 0) is at i / (n - 1).
         place = np.ceil(percent / 100 * (len(self) - 1))
         return int(np.flatnonzero(np.cumsum(self.counts) > place)[0])
 
     def largest(self, count: int) -> list[int]:
-        """Return the `count` largest lengths, or all, descending."""
+        """Return the `count` largest lengths, or all if there are fewer, descending."""
         lengths = np.flatnonzero(self.counts)[::-1]
         return np.repeat(lengths, np.minimum(self.counts[lengths], count))[:count].tolist()  # type: ignore[no-any-return]

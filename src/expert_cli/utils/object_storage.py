@@ -1,6 +1,6 @@
-"""Objects in storage with a URL (s3://, gs://, hf:// ...), through fsspec; and what forbids the network.
+"""Access to object storage by URL (s3://, gs://, hf:// ...) through fsspec, and the reasons that forbid the network.
 
-An object appears when it is complete; a group of objects is marked as complete by one that is written last.
+An object becomes visible when it is complete; the last object of a group marks the group as complete.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from expert_cli.utils.redaction import redact, without_passwords
 EXTRAS = {"s3": "s3", "gs": "gcs"}
 """URL schemes and the extras that support them; the hub's own client supports hf://."""
 READ_AHEAD = 8 << 20
-"""Bytes of one request, so many that its latency hardly counts."""
+"""Bytes per request, enough to make its latency unimportant."""
 _URL = re.compile(r"([a-z0-9]+)://")
 _CONNECTION = {"connect_timeout": 10, "read_timeout": 60, "retries": {"max_attempts": 4, "mode": "standard"}}
 _LIBRARIES = {"aiobotocore", "aiohttp", "asyncio", "botocore", "gcsfs", "google", "huggingface_hub", "requests"}
-_LIBRARIES |= {"httpcore", "httpcore2", "httpx", "httpx2", "urllib3"}  # of the hub's client, by its version
+_LIBRARIES |= {"httpcore", "httpcore2", "httpx", "httpx2", "urllib3"}  # of the hub client, depending on its version
 _VERSIONS = ("ETag", "md5Hash", "etag", "blob_id", "generation", "last_modified", "mtime", "created")
 """The names under which file systems report the version of an object's content."""
 
 
 def forbidden_by(*, asked: bool) -> str:
-    """Return what forbids the network, as the hub client read it when it was imported; "" for nothing."""
+    """Return what forbids the network, "" if nothing does. Variables count as they were when the hub client was imported."""
     from huggingface_hub import constants
 
     reasons = {"--offline is given": asked, "HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE is set": constants.HF_HUB_OFFLINE}
@@ -39,18 +39,18 @@ def forbidden_by(*, asked: bool) -> str:
 
 
 def is_url(written: str | os.PathLike[str]) -> bool:
-    """Return whether a name of files is a URL in object storage."""
+    """Return whether the name of a file or folder is a URL in object storage."""
     found = _URL.match(os.fspath(written))
     return found is not None and found[1] != "file"
 
 
 def without_file_scheme(written: str) -> str:
-    """Return the path of a file:// URL, anything else unchanged."""
+    """Return the path of a file:// URL; any other text is returned unchanged."""
     return url2pathname(written.removeprefix("file://")) if written.startswith("file://") else written
 
 
 def place_of(written: str | os.PathLike[str]) -> Path | str:
-    """Return a folder, or a URL in storage as text without a slash at its end. Raises InputError."""
+    """Return a folder as a Path, or a URL in object storage as str, without a trailing slash."""
     name = os.fspath(written)
     return name.rstrip("/") if is_url(name) else Path(without_file_scheme(name))
 
@@ -65,7 +65,7 @@ class ObjectInfo:
 
 @dataclass(frozen=True)
 class StoredFolder:
-    """All objects whose URL begins with `url` and a slash; without a name a method is about the object at `url` itself.
+    """All objects whose URL begins with `url` and a slash. Without a name, a method uses the object at `url` itself.
 
     Every method raises EnvironmentProblem (unreachable after several tries, no permission, a missing package) and InputError
     (no such bucket or object), with the URL and the remedy.
@@ -74,7 +74,7 @@ class StoredFolder:
     url: str
 
     def __truediv__(self, name: str) -> StoredFolder:
-        """Return a folder below."""
+        """Return a subfolder."""
         return StoredFolder(self.url_of(name))
 
     def __str__(self) -> str:
@@ -82,11 +82,11 @@ class StoredFolder:
         return _shown(self.url)
 
     def url_of(self, name: str) -> str:
-        """Return the URL of an object below."""
+        """Return the URL of an object in this folder."""
         return f"{self.url.rstrip('/')}/{name}" if name else self.url
 
     def list(self) -> dict[str, ObjectInfo]:
-        """Return all objects below, by name ("/" between parts), in order."""
+        """Return all objects in this folder and its subfolders by relative name ("/" between parts), sorted."""
         with self._errors("", "list") as (system, root):
             found = system.find(root, detail=True)
             inside = root.rstrip("/") + "/"
@@ -102,14 +102,14 @@ class StoredFolder:
             return _info(found) if found["type"] == "file" else None
 
     def read(self, name: str) -> bytes:
-        """Return the bytes of an object below."""
+        """Return the bytes of an object in this folder."""
         with self._errors(name, "read") as (system, path):
             return cast(bytes, system.cat_file(path))
 
     def open(self, name: str = "", *, version: str = "") -> IO[bytes]:
         """Open an object for reading ranges; the caller handles errors while reading, see `storage_errors`.
 
-        version: the required one, "" = any; InputError if it is another.
+        version: the required version, "" for any. Raises InputError if the object has another one.
         """
         with self._errors(name, "read") as (system, path):
             file = system.open(path, "rb", block_size=READ_AHEAD, cache_type="readahead")
@@ -119,12 +119,12 @@ class StoredFolder:
             return cast(IO[bytes], file)
 
     def get(self, names: Sequence[str], folder: Path) -> None:
-        """Download objects to a local folder in parallel, by name."""
+        """Download the named objects to a local folder in parallel."""
         with self._errors("", "read") as (system, root), disk_errors(f"cannot fetch {self}", "give a larger disk"):
             system.get([f"{root}/{name}" for name in names], [str(folder / name) for name in names])
 
     def put(self, folder: Path, names: Sequence[str]) -> None:
-        """Upload files of a local folder in parallel, by name."""
+        """Upload the named files of a local folder in parallel."""
         with self._errors("", "write") as (system, root):
             system.put([str(folder / name) for name in names], [f"{root}/{name}" for name in names])
 
@@ -135,7 +135,7 @@ class StoredFolder:
 
     @contextmanager
     def _errors(self, name: str, doing: str) -> Iterator[tuple[Any, str]]:
-        """Yield the file system and the object's path in it, and convert its errors."""
+        """Yield the file system and the object's path in it, and convert errors."""
         url = self.url_of(name)
         with storage_errors(url, doing):
             from fsspec.core import url_to_fs
@@ -146,7 +146,7 @@ class StoredFolder:
 
 @contextmanager
 def storage_errors(url: str, doing: str = "read") -> Iterator[None]:
-    """Convert errors of a file system or its client in the block, with the URL and the remedy."""
+    """Convert errors of a file system or its client in the block into ours, with the URL and the remedy."""
     try:
         yield
     except ExpertError:
@@ -164,7 +164,7 @@ def _info(found: dict[str, Any]) -> ObjectInfo:
 
 
 def _shown(text: str) -> str:
-    """Return a text with a URL without secrets."""
+    """Return a text without hub tokens and without passwords in URLs."""
     return redact(without_passwords(text))
 
 
@@ -173,7 +173,7 @@ def _replaced(url: str) -> InputError:
 
 
 def _problem(error: Exception, url: str, doing: str) -> ExpertError | None:
-    """Return the user's error for a file system's; None for a bug."""
+    """Return the error to show to the user for an error of a file system; None for a bug."""
     scheme, told = url.partition("://")[0], _shown(f"{url}: cannot {doing}: {str(error) or type(error).__name__}")
     if isinstance(error, ImportError):
         return EnvironmentProblem(told, f'pip install "expert-cli[{EXTRAS.get(scheme, scheme)}]"')

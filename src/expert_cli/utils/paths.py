@@ -25,7 +25,7 @@ def cache_folder() -> Path:
 
 
 def folder_of_url(kind: Literal["runs", "stores"], url: str) -> Path:
-    """Return this machine's local copy of a URL, used for no other URL; it may be lost, and may not exist yet."""
+    """Return the local folder for a copy of a URL, used for no other URL; it may be deleted, and may not exist yet."""
     return cache_folder() / kind / f"{slug(url)}-{hashlib.sha256(url.rstrip('/').encode()).hexdigest()[:8]}"
 
 
@@ -39,10 +39,10 @@ def slug(model_name: str) -> str:
 
 
 def folder_name(expert: str) -> str:
-    """Return the folder name of an expert: as from `slug`, and unique to it.
+    """Return the folder name of an expert: that of `slug`, made unique.
 
-    If more than case and separators is lost, or the name is too long for a folder, a hash is appended: "Expert SQL" ->
-    "expert-sql", "专家一" -> "model-" and 8 hex digits.
+    If `slug` changes more than case and separators, or shortens the name, a hash is appended: "Expert SQL" -> "expert-sql",
+    "专家一" -> "model-" and 8 hex digits.
     """
     plain = slug(expert)
     if plain == re.sub(r"[-_. ]+", "-", expert.lower()).strip("-"):
@@ -51,11 +51,11 @@ def folder_name(expert: str) -> str:
 
 
 def store_folder(root: Path, expert: str, written: str = "") -> Path:
-    """Return the folder of an expert's token stores; for stores at a URL one in this machine's cache."""
+    """Return the folder of an expert's token stores; for stores at a URL, a folder in the user's cache."""
     if is_url(written):
         return folder_of_url("stores", written)
     written = without_file_scheme(written)
-    place = os.path.expanduser(written.replace("\\", "/"))  # noqa: PTH111  Path.expanduser raises where there is no home
+    place = os.path.expanduser(written.replace("\\", "/"))  # noqa: PTH111  Path.expanduser raises if there is no home
     return Path(os.path.realpath(root / (place or f"{STORES}/{folder_name(expert)}/tokenized")))
 
 
@@ -66,5 +66,5 @@ def project_root(manifest: Path) -> Path:
 
 
 def is_inside(path: Path, folder: Path) -> bool:
-    """Whether `path` lies in `folder`, with links and ".." resolved."""
+    """Return whether `path` is in `folder`, with links and ".." resolved."""
     return path.resolve().is_relative_to(folder.resolve())

@@ -1,4 +1,4 @@
-"""The interface through which the library reports what it does; it never prints, and knows no terminal."""
+"""The interface for messages and progress. The library never prints, and does not depend on a terminal."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ QUIET_S = 2.0
 
 
 class Bar:
-    """A progress bar; this one shows nothing."""
+    """A progress bar; this base class shows nothing."""
 
     def update(self, done: float, note: str = "") -> None:
         """Show `done` of the total (absolute, in the bar's unit) and a short note."""
 
 
 class Reporter:
-    """Receives lines, tables and progress; this one ignores them."""
+    """Receives lines, tables and progress; this base class ignores them."""
 
     def info(self, text: str) -> None:
         """Report a line."""
 
     def detail(self, text: str) -> None:
-        """Report a line for a run's log.txt alone."""
+        """Report a line only for a run's log.txt."""
 
     def warning(self, text: str) -> None:
         """Report a line that the user should not miss."""
@@ -65,18 +65,18 @@ class PlainBar(Bar):
     """Writes at most one line every few seconds, and the final state if it has not been shown."""
 
     def __init__(self, say: Callable[[str], None], title: str, total: float | None, unit: str) -> None:
-        """say: takes a line."""
+        """say: writes a line."""
         self.info, self.title, self.total, self.unit = say, title, total, unit
         self.shown = time.monotonic()
         self.first: tuple[float, float] | None = None
         self.counted = self.pending = ""
 
     def update(self, done: float, note: str = "") -> None:
-        """Take the current state, and write it if it is time. The amount in the first state was done before."""
+        """Take the current state, and write it if enough time has passed. The first amount was done before the start."""
         counted, now = count(done, self.total, self.unit), time.monotonic()
         before, since = self.first = self.first or (done, now)
         line = f"{self.title}  {counted}  {note}".rstrip()
-        # Training updates its bar after a step and again after logging it: the same count is no new state.
+        # Training updates its bar after a step and again after logging it: the same count is not a new state.
         self.pending = "" if counted == self.counted else line
         if now - self.shown >= PLAIN_INTERVAL_S:
             left = (self.total - done) / (done - before) * (now - since) if self.total and done > before else None
@@ -84,6 +84,6 @@ class PlainBar(Bar):
             self.shown, self.counted, self.pending = now, counted, ""
 
     def finish(self) -> None:
-        """Write the final state."""
+        """Write the final state if it has not been shown."""
         if self.pending:
             self.info(self.pending)

@@ -19,7 +19,7 @@ _T = (
 
 
 def t_quantile(degrees: float) -> float:
-    """Return the 97.5 % quantile of Student's t; fractional degrees of freedom (>= 1) are rounded down, the safe way."""
+    """Return the 97.5 % quantile of Student's t; fractional degrees of freedom (>= 1) are rounded down, to be safe."""
     whole = math.floor(degrees)
     if whole <= len(_T):
         return _T[whole - 1]
@@ -29,7 +29,7 @@ def t_quantile(degrees: float) -> float:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean and its 95 % interval; None for a single value."""
+    """A mean and its 95 % interval; the interval is None for a single value."""
 
     mean: float
     ci95: tuple[float, float] | None
@@ -40,7 +40,7 @@ class Estimate:
 
 
 def mean_of(values: Sequence[float]) -> Estimate:
-    """Return the mean of at least one value; the interval by Student's t."""
+    """Return the mean of at least one value, with the interval by Student's t."""
     mean = fmean(values)
     if len(values) < 2:
         return Estimate(mean, None)
@@ -64,13 +64,13 @@ def wilson(correct: float, cases: float) -> tuple[float, float]:
 
 
 def pass_at(k: int, correct: int, tries: int) -> float:
-    """Return the unbiased probability that one of k <= tries is right (Chen et al., arXiv 2107.03374)."""
+    """Return an unbiased estimate of the probability that one of k <= tries is right (Chen et al., arXiv 2107.03374)."""
     return 1 - math.comb(tries - correct, k) / math.comb(tries, k)
 
 
 @dataclass(frozen=True)
 class Paired:
-    """Results of two evaluations of the same cases. `lost`: right in the first alone; `gained`: in the second alone."""
+    """Results of two evaluations of the same cases. `lost`: right only in the first; `gained`: only in the second."""
 
     cases: int
     lost: int

@@ -1,4 +1,4 @@
-"""Child processes: exchanging lines with them, limits, and ending them with all processes they started."""
+"""Child processes: exchange lines with them, limit them, and end them with all processes that they started."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _THIS_THREAD = threading.local()
 
 
 def cancel_with(event: threading.Event) -> None:
-    """When `event` is set, let `LineProcess.receive` in this thread raise CancelledError."""
+    """Let `LineProcess.receive` in this thread raise CancelledError when `event` is set."""
     _THIS_THREAD.cancel = event
 
 
@@ -41,7 +41,7 @@ def last_words(log: Path) -> str:
 
 
 def end_family(child: subprocess.Popen[Any]) -> None:
-    """Kill our child and what it started."""
+    """Kill a child process and all processes that it started."""
     for process in _family(child):
         with contextlib.suppress(psutil.Error):
             process.kill()
@@ -49,7 +49,7 @@ def end_family(child: subprocess.Popen[Any]) -> None:
 
 
 def _family(child: subprocess.Popen[Any]) -> list[psutil.Process]:
-    """Return a running child and what it started."""
+    """Return a running child and all processes that it started; [] if the child has ended."""
     with contextlib.suppress(psutil.Error):
         if child.poll() is None:
             return [*(process := psutil.Process(child.pid)).children(recursive=True), process]
@@ -57,7 +57,7 @@ def _family(child: subprocess.Popen[Any]) -> list[psutil.Process]:
 
 
 class _Reader(threading.Thread):
-    """Passes on the lines of a stream, b"" at its end, and reads at most `left` bytes."""
+    """Reads at most `left` bytes of a stream, and puts its lines into a queue; b"" marks the end."""
 
     def __init__(self, stream: IO[bytes], max_bytes: int) -> None:
         super().__init__(daemon=True)
@@ -74,7 +74,7 @@ class _Reader(threading.Thread):
 
 
 class LineProcess:
-    """A process that exchanges lines; `kill`, or the end of this object, ends it and all it started."""
+    """A process to exchange lines with; `kill`, or deletion of this object, ends it and all processes that it started."""
 
     def __init__(
         self,
@@ -88,8 +88,8 @@ class LineProcess:
     ) -> None:
         """Start `command` in the folder `cwd`.
 
-        env: None = ours. own_session: the terminal's signals do not reach it, and its whole group ends with it (POSIX).
-        max_bytes: of its output between two lines sent to it.
+        env: None for ours. own_session: the terminal's signals do not reach it, and its whole group ends with it (POSIX).
+        max_bytes: limit of its output between two lines that are sent to it.
         """
         own_session = own_session and os.name == "posix"
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": stderr}
@@ -101,7 +101,7 @@ class LineProcess:
         self._end = weakref.finalize(self, _end, self._process, own_session)
 
     def send(self, line: str, *, last: bool = False) -> None:
-        """Write a line; `last` closes its stdin. `receive` notices if the process is gone."""
+        """Send a line; `last` closes the process's stdin. `receive` notices if the process has ended."""
         self._reader.left = self._max_bytes
         with contextlib.suppress(OSError, ValueError):
             self._stdin.write(line.encode() + b"\n")
@@ -138,7 +138,7 @@ class LineProcess:
         return self.kill()
 
     def kill(self) -> int:
-        """Kill the process and all it started; return its exit status (negative: the signal)."""
+        """Kill the process and all processes that it started; return its exit status (negative: the signal)."""
         self._end()
         return self._process.wait()
 
@@ -155,7 +155,7 @@ def _end(child: subprocess.Popen[bytes], own_session: bool) -> None:
 
 
 class JsonLinesWorker:
-    """Answers a line of JSON with a line of JSON, in processes started on demand, one for each calling thread."""
+    """Answers JSON lines with JSON lines, in processes that are started on demand, one for each calling thread."""
 
     def __init__(self, start: Callable[[], LineProcess]) -> None:
         """Start nothing yet. start: returns a process that is ready."""
@@ -171,7 +171,7 @@ class JsonLinesWorker:
         try:
             process.send(json.dumps(request))
             line = process.receive(limit_s)
-        except BaseException:  # Ctrl-C, too: a late answer would be taken for the next one
+        except BaseException:  # also Ctrl-C: a late answer would be taken for the next one
             process.kill()
             raise
         if not line.endswith(b"\n"):
@@ -181,7 +181,7 @@ class JsonLinesWorker:
         return answer
 
     def close(self) -> None:
-        """End the idle processes; the next question starts a new one."""
+        """End the idle processes; the next request starts a new one."""
         with contextlib.suppress(IndexError):
             while True:
                 self._idle.pop().kill()

@@ -1,4 +1,4 @@
-"""Formats figures, times and lines of text for people."""
+"""Formats numbers, times and lines of text for people."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def size_text(count: float) -> str:
 
 
 def count(done: float, total: float | None, unit: str) -> str:
-    """Return the amount done, the total, and the unit; bytes ("B") as from `size_text`."""
+    """Return the amount done, the total, and the unit; bytes ("B") are written by `size_text`."""
     write, shown = (size_text, "") if unit == "B" else ("{:,.0f}".format, unit)
     of_total = f"/{write(total)}" if total else ""
     return f"{write(done)}{of_total} {shown}".rstrip()
@@ -60,12 +60,12 @@ def one_line(text: str) -> str:
 
 
 def change(old: str, new: str) -> str:
-    """Return two values for a line: hashes by their first 12 digits, long texts by their beginning."""
+    """Return "old -> new" for one line, with hashes cut to 12 digits and long texts shortened."""
     return " -> ".join(value[:12] if _HASH.fullmatch(value) else shortened(value, 48) for value in (old, new))
 
 
 def quoted(*words: object) -> str:
-    """Return words of a command line that can be copied: in a POSIX shell, or on Windows in cmd and PowerShell."""
+    """Return a command line of these words, to be pasted into a POSIX shell, or on Windows into cmd or PowerShell."""
     said = [str(word) for word in words]
     return list2cmdline(said) if os.name == "nt" else shlex.join(said)
 
@@ -76,7 +76,7 @@ def type_name(value: object) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of a library's error, shortened; its class if it has no message."""
+    """Return the first line of a library's error, shortened; the name of its class if it has no message."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
 
 
@@ -102,12 +102,12 @@ def moment(iso: str) -> str:
 
 
 def is_figures(column: Sequence[str]) -> bool:
-    """Whether a column contains only figures, which are aligned right."""
+    """Return whether a column contains only numbers and empty cells; such columns are aligned right."""
     return any(column) and all(_FIGURE.fullmatch(cell) for cell in column)
 
 
 def aligned(columns: list[str], rows: list[list[str]]) -> list[str]:
-    """Return a table as lines: the header, if any, and the rows, two blanks apart; figures on the right."""
+    """Return a table as lines: the header, if any, and the rows. Two blanks separate cells; numbers are aligned right."""
     head = [columns] if any(columns) and rows else []
     cells = []
     for column in zip(*head, *rows, strict=True):

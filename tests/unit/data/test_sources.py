@@ -183,5 +183,5 @@ def test_nothing_is_written_into_a_folder_of_rows(tmp_path: Path) -> None:
     rows = SourceSpec("folder", str(tmp_path / "rows"))
     data = DataConfig((rows,), (), 0.0, ColumnMapping(), RowFilters(), True, 128, 7, True)
     require_apart(data, tmp_path / "rows-out", "--output DIR")
-    with pytest.raises(InputError, match="lies in the data folder"):
+    with pytest.raises(InputError, match="is inside the data folder"):
         require_apart(data, tmp_path / "rows" / "out", "--output DIR")

@@ -57,13 +57,13 @@ def test_programs_are_not_run_where_nothing_keeps_them_from_the_network(
 ) -> None:
     monkeypatch.setattr(judging, "standing_walls", lambda: ("limits", "files"))
     answers = rows(tmp_path, PLAIN, case, answer="x")
-    with pytest.raises(EnvironmentProblem, match=r"rows\.jsonl:2: answers .*are programs, and nothing") as raised:
+    with pytest.raises(EnvironmentProblem, match=r"rows\.jsonl:2: answers .*are programs, and this system") as raised:
         api.evaluate(answers=answers)
     assert raised.value.hint.endswith("--without-walls")
     heard = Heard()
     api.evaluate(answers=answers, without_walls=True, case_timeout_s=20, reporter=heard)
     assert (heard.warned, heard.said[0]) == (
-        ["answers are programs, and nothing here keeps them from the network (seccomp, network namespaces)"],
+        ["answers are programs, and this system cannot sandbox them (seccomp, network namespaces)"],
         "walls     limits, files around answers that are programs",
     )
 

@@ -72,7 +72,7 @@ FAULTS = {
     "unclosed string": ('{"a": "b}', (1, 7), "Unterminated string", 'close it with "'),
     "bad escape": ('{"a": "C:\\Users"}', (1, 10), "Invalid", "\\\\ for a backslash"),
     "empty": ("", (1, 1), "Expecting value", ""),
-    "repeated key": ('{"a": 1,\n  "a": 2}', (2, 3), "stands twice, first in line 1", "keep one"),
+    "repeated key": ('{"a": 1,\n  "a": 2}', (2, 3), "occurs twice, first in line 1", "keep one"),
     "10^4 brackets": ("[" * 10_000, (1, 1), "64 deep", ""),
     "half a character": ('{"a": "x\\ud83d"}', (1, 7), "half of a surrogate pair", ""),
     "an endless number": ('{"a": {"b": -1e999}}', (1, 13), "-1e999 is no finite number", ""),

@@ -62,7 +62,7 @@ def test_categories_part_prompts_that_name_no_file_or_are_judged_by_one_program(
     (tmp_path / "judge.py").touch()
     rows = [{**one, "verifier": "command", "command": "judge.py"} for one in PROMPTS]
     assert parted(settings_of(tmp_path, rows), 42)[2] == told
-    with pytest.raises(InputError, match="all prompts share one file and one category: none can be held back"):
+    with pytest.raises(InputError, match="all prompts have the same file and category, so none can be held back"):
         parted(settings_of(tmp_path, [query(0, "a"), query(1, "a")]), 42)
 
 
@@ -91,7 +91,7 @@ def test_prompts_that_an_evaluation_asks_are_refused_by_name(tmp_path: Path) -> 
     plan.own_cases.unlink()
     (tmp_path / "judge.py").touch()
     rows = [{**one, "verifier": "command", "command": "judge.py"} for one in PROMPTS]
-    with pytest.raises(InputError, match="judged by a program of its own"):
+    with pytest.raises(InputError, match="judged by the program"):
         read_prompts(plan, settings_of(tmp_path, rows), NOTHING, NullReporter())
     settings = settings_of(tmp_path, PROMPTS, [prompt(100) | {"id": "same"}])
     with pytest.raises(InputError, match="1 of 64 prompts are held-back prompts, too"):

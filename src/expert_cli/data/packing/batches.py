@@ -3,10 +3,10 @@
 An optimizer step takes the next `packs_per_step` packs of the epoch's order; each process takes its share of them:
 
     order of the epoch    p0 p1 | p2 p3 | p4 p5 | p6 p7 ...
-    micro-step (process)   0 (0)   0 (1)   1 (0)   1 (1)      batch 2, accumulation 2, 2 processes: 8 packs a step
+    micro-step (process)   0 (0)   0 (1)   1 (0)   1 (1)      batch 2, accumulation 2, 2 processes: 8 packs per step
 
-So the packs of a step depend on its number alone, and twice the processes with half the accumulation train the same. If the
-packs do not divide evenly, some processes get none in the last micro-step.
+The packs of a step therefore depend only on its number: twice the processes with half the accumulation train the same packs.
+If the packs do not divide evenly, some processes get none in the last micro-step.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ Batch = dict[str, Any]
 
 @dataclass(frozen=True)
 class Schedule:
-    """The optimizer steps of a run, known before it starts. `max_steps` -1: decided by `epochs`.
+    """The optimizer steps of a run, known before it starts. max_steps -1: `epochs` decides.
 
-    packs: of each epoch. packs_per_step: the effective batch of all processes. batch_size: packs of a micro-batch.
+    packs: number in each epoch. packs_per_step: the effective batch of all processes. batch_size: packs of a micro-batch.
     """
 
     packs: int
@@ -45,29 +45,29 @@ class Schedule:
 
     @property
     def accumulation(self) -> int:
-        """Micro-batches of each process in an optimizer step; the last ones may be empty."""
+        """Number of micro-batches of each process in an optimizer step; the last ones may be empty."""
         return -(-self.packs_per_step // (self.batch_size * self.processes))
 
     @property
     def steps_per_epoch(self) -> int:
-        """Optimizer steps of one epoch; the last one may have fewer packs."""
+        """Number of optimizer steps in an epoch; the last one may have fewer packs."""
         return -(-self.packs // self.packs_per_step)
 
     @property
     def steps(self) -> int:
-        """Optimizer steps of the whole run."""
+        """Number of optimizer steps in the whole run."""
         if self.max_steps > 0:
             return self.max_steps
         return max(1, math.ceil(self.epochs * self.steps_per_epoch - 1e-9))
 
     @property
     def epochs_begun(self) -> int:
-        """Epochs that the run begins."""
+        """Number of epochs that the run begins; it may not complete the last one."""
         return -(-self.steps // self.steps_per_epoch)
 
 
 def schedule_of(run: RunConfig, train: PackedDataset, processes: int, begun_with: int = 0) -> Schedule:
-    """Return the optimizer steps of a run. begun_with: the number of processes that began it, 0 = as now."""
+    """Return the optimizer steps of a run. begun_with: the number of processes that began the run, 0: `processes`."""
     optim = run.optim
     packs_per_step = optim.batch_size * optim.gradient_accumulation_steps * (begun_with or processes)
     one = Schedule(1, packs_per_step, optim.batch_size, processes, optim.epochs, optim.max_steps)
@@ -75,14 +75,14 @@ def schedule_of(run: RunConfig, train: PackedDataset, processes: int, begun_with
 
 
 def once_in_turn(schedule: Schedule, packs: int, rank: int) -> PackedBatchSampler:
-    """Return a process's share of `packs` packs, once and in order, for evaluation."""
+    """Return a sampler that yields a process's share of `packs` packs, each once and in order, for evaluation."""
     together = schedule.batch_size * schedule.processes
     once = replace(schedule, packs=packs, packs_per_step=together, epochs=1.0, max_steps=-1)
     return PackedBatchSampler(once, lambda _: np.arange(packs), rank=rank)
 
 
 def orders_of(run: RunConfig, train: PackedDataset) -> Callable[[int], Ints]:
-    """Return a function from the epoch (from 0) to the order of its packs, which caches the latest one."""
+    """Return a function that returns the order of the packs in an epoch (from 0). It caches the latest order."""
 
     @lru_cache(1)
     def order_of(epoch: int) -> Ints:
@@ -94,10 +94,10 @@ def orders_of(run: RunConfig, train: PackedDataset) -> Callable[[int], Ints]:
 
 
 class PackedBatchSampler(Sampler[list[Place]]):
-    """Yields the packs of every micro-step of one process in an epoch, which `set_epoch` sets, as with torch's samplers."""
+    """Yields the packs of each micro-step of one process in an epoch. `set_epoch` sets the epoch, as in torch's samplers."""
 
     def __init__(self, schedule: Schedule, order_of: Callable[[int], Ints], *, rank: int = 0) -> None:
-        """Take a function from the epoch (from 0) to the order of its packs. rank: of this process."""
+        """Take the function that returns the order of the packs in an epoch (from 0). rank: of this process."""
         self.schedule, self.order_of, self.rank, self.epoch = schedule, order_of, rank, 0
 
     def set_epoch(self, epoch: int) -> None:
@@ -105,19 +105,19 @@ class PackedBatchSampler(Sampler[list[Place]]):
         self.epoch = epoch
 
     def __len__(self) -> int:
-        """Return the micro-steps of an epoch; equal for all processes."""
+        """Return the number of micro-steps in an epoch, which is the same for all processes."""
         schedule = self.schedule
         steps, rest = divmod(schedule.packs, schedule.packs_per_step)
         return steps * schedule.accumulation - (-rest // (schedule.batch_size * schedule.processes))
 
     def packs_of(self, step: int) -> tuple[int, Ints]:
-        """Return the epoch of an optimizer step of the run (from 0) and its packs, of all processes."""
+        """Return the epoch (from 0) of an optimizer step (from 0), and the packs of this step for all processes."""
         epoch, within = divmod(step, self.schedule.steps_per_epoch)
         first = within * self.schedule.packs_per_step
         return epoch, self.order_of(epoch)[first : first + self.schedule.packs_per_step]
 
     def __iter__(self) -> Iterator[list[Place]]:
-        """Yield the packs of each micro-step; `[FILLER]` where this process gets none."""
+        """Yield the packs of each micro-step; `[FILLER]` if this process gets none."""
         schedule, epoch = self.schedule, self.epoch
         order = self.order_of(epoch).tolist()
         for start in range(0, schedule.packs, schedule.packs_per_step):
@@ -129,8 +129,8 @@ class PackedBatchSampler(Sampler[list[Place]]):
 
 @dataclass(frozen=True)
 class FixedShape:
-    """The shape of all micro-batches. tokens: in all. longest: of a document. targets: most trained tokens. borders: most
-    documents, and a repeated end, since kernels of the RTX 50 series read past it (flash-attention pull 2333).
+    """The shape of all micro-batches. tokens: in total. longest: of a document. targets: most trained tokens. borders: most
+    documents + 1, and a repeated end, because kernels of the RTX 50 series read past the end (flash-attention pull 2333).
     """
 
     tokens: int
@@ -139,7 +139,7 @@ class FixedShape:
     targets: int
 
     def __str__(self) -> str:
-        """Return it in words."""
+        """Return the shape in words."""
         return f"{self.tokens:,} tokens, {self.borders - 2:,} documents, {self.targets:,} trained tokens a micro-batch"
 
 
@@ -157,7 +157,7 @@ def fixed_shape(data: PackedDataset, schedule: Schedule, order_of: Callable[[int
         counts.append(np.add.reduceat(of_packs[:, order_of(epoch)], begins, axis=1))
     tokens, documents, trained = np.concatenate(counts, axis=1)
     full = schedule.batch_size * capacity
-    # a process without packs trains padding alone
+    # a process without packs trains on padding only
     padded = -(-(full - tokens) // capacity)
     documents = max(int((documents + padded).max()), schedule.batch_size)
     return FixedShape(full, capacity, documents + 2, max(1, int(trained.max())))
@@ -168,15 +168,15 @@ class Collator:
     """Collates packs into a batch, and counts its tokens on the CPU, so that no step waits for the GPU. Layouts by attention:
 
         packed  A0 A1 A2 B0 B1 C0 C1 C2     one row [1, tokens], no padding
-        padded  A0 A1 A2 B0 B1              one row a pack [packs, longest], padded on the right
+        padded  A0 A1 A2 B0 B1              one row per pack [packs, longest], padded on the right
                 C0 C1 C2 .  .
-        rows    A0 A1 A2  /  B0 B1 .  /  C0 C1 C2      the same, one row a document
+        rows    A0 A1 A2  /  B0 B1 .  /  C0 C1 C2      the same with one row per document
 
-    `input_ids`, `position_ids` int64 in that shape. `target_positions` int64 [n]: places in the flattened batch whose next
-    token is trained; `targets` int64 [n]: those tokens. Packed: `cu_seqlens` int32 [documents + 1] and `max_seqlen` as in
+    `input_ids`, `position_ids`: int64 of that shape. `target_positions`: int64 [n], positions in the flattened batch whose next
+    token is trained; `targets`: int64 [n], these next tokens. Packed: `cu_seqlens` int32 [documents + 1] and `max_seqlen` as in
     flash-attention. `real_tokens`: without padding; `trained_tokens`: number of `targets`.
 
-    shape: what packed batches are padded to for graphs and compiled layers: documents of at most `max_seqlen` tokens
+    shape: packed batches are padded to it for CUDA graphs and compiled layers, with documents of at most `max_seqlen` tokens
     (flash-attention leaves rows beyond that uninitialized), empty documents (repeated ends in `cu_seqlens`), targets of -100.
     """
 
@@ -227,7 +227,7 @@ def _extended(values: torch.Tensor, size: int, filler: int) -> torch.Tensor:
 
 
 def _padding(tokens: int, pad_id: int, longest: int) -> dict[str, torch.Tensor]:
-    """Return padding documents of at most `longest` tokens, which attend to nothing else and train nothing."""
+    """Return `tokens` of padding as documents of at most `longest` tokens, which attend to no other and train nothing."""
     return {
         "input_ids": torch.full((tokens,), pad_id, dtype=torch.int64),
         "labels": torch.full((tokens,), IGNORE_INDEX, dtype=torch.int64),

@@ -1,4 +1,4 @@
-"""Handles documents that are longer than a row: truncated in the middle, dropped, or split."""
+"""Truncates (in the middle), drops or splits documents that are longer than `max_seq_length`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from expert_cli.manifest.keys.loader import Overflow
 
 
 def fitted(documents: Documents, capacity: int, overflow: Overflow) -> Pieces:
-    """Return documents that fit into `capacity`.
+    """Return the documents, or pieces of them, that fit into `capacity` tokens.
 
-    truncate: long documents are cut to the capacity by `truncate_middle`. drop: they are left out. split: into pieces of
-    `capacity`, without those that train nothing. Raises InputError if nothing is left.
+    truncate: `truncate_middle` cuts long documents to the capacity. drop: they are left out. split: they are cut into pieces of
+    `capacity` tokens; pieces that train nothing are left out. Raises InputError if nothing is left.
     """
     lengths = documents.lengths
     is_long = lengths > capacity
@@ -29,7 +29,7 @@ def fitted(documents: Documents, capacity: int, overflow: Overflow) -> Pieces:
     pieces = Pieces(which, starts, stops)
     if overflow != "split" or not is_long.any():
         return pieces
-    # A single remaining token cannot be trained, not even an end token: it takes the token before it along.
+    # A single remaining token, even an end token, cannot be trained, so its piece also takes the token before it.
     alone = np.flatnonzero((starts > 0) & (stops - starts == 1)) if capacity > 1 else starts[:0]
     starts[alone] -= 1
     stops[alone - 1] -= 1
@@ -43,8 +43,8 @@ def truncate_middle(
 
         prompt head … prompt tail | answer, end token
 
-    The prompt keeps at least a quarter of `limit`; if necessary the answer is cut in its middle, too, and the token after that
-    cut is not trained, because its context is missing.
+    The prompt keeps at least a quarter of `limit`. If necessary, the answer is cut in its middle, too. The token after that cut
+    is not trained, because its context is missing.
     """
     excess = len(ids) - limit
     if excess <= 0:

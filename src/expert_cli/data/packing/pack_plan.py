@@ -1,10 +1,10 @@
-"""Decides which documents share a sequence (a pack), from their lengths alone.
+"""Decides which documents share a sequence (a pack), by their lengths only.
 
     capacity 10   | document 4 (6) | document 7 (4) |     a full pack
                   | document 0 (9)               |.|      fill 95 %
 
-Best-fit-decreasing over the whole data set: documents by descending length, each into the fullest pack that has room. It works
-on the histogram of lengths: a million documents take 0.1 to 0.2 s (TRL's segment tree: seconds).
+Best-fit-decreasing takes all documents by descending length and puts each into the fullest pack that has room. It works on the
+histogram of lengths, so that a million documents take 0.1 to 0.2 s (TRL's segment tree: seconds).
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class Pieces(NamedTuple):
         return self.stops - self.starts
 
     def taken(self, which: Ints | NDArray[np.bool_] | slice) -> Pieces:
-        """Return some pieces, by numbers, mask or slice."""
+        """Return the pieces selected by numbers, a mask or a slice."""
         return Pieces(self.documents[which], self.starts[which], self.stops[which])
 
 
 @dataclass(frozen=True)
 class PackingPlan:
-    """The pieces of each pack: pack p is pieces[offsets[p]:offsets[p + 1]], by ascending document."""
+    """The pieces of each pack: pack p is pieces[offsets[p]:offsets[p + 1]], in ascending order of documents."""
 
     pieces: Pieces
     offsets: Ints
@@ -57,7 +57,7 @@ class PackingPlan:
         return self.pieces.taken(slice(self.offsets[index], self.offsets[index + 1]))
 
     def parted(self, packs: int) -> PackingPlan:
-        """Return the plan with at least `packs` packs: the fullest ones are cut in two between documents."""
+        """Return the plan with at least `packs` packs; the fullest packs are cut in two between documents."""
         plan, total = self, _totals(self.pieces.lengths)
         while (missing := packs - len(plan)) > 0:
             several = np.flatnonzero(np.diff(plan.offsets) > 1)
@@ -70,7 +70,7 @@ class PackingPlan:
 
 
 def best_fit(pieces: Pieces, capacity: int) -> PackingPlan:
-    """Place every piece by best-fit-decreasing; none is longer than `capacity`."""
+    """Place every piece by best-fit-decreasing; no piece may be longer than `capacity`."""
     sizes = pieces.lengths
     steps, packs = best_fit_steps(np.bincount(sizes, minlength=1).tolist(), capacity)
     first, taken, each = np.array(steps, np.int64).reshape(-1, 3).T
@@ -82,9 +82,9 @@ def best_fit(pieces: Pieces, capacity: int) -> PackingPlan:
 
 
 def best_fit_steps(counts: Sequence[int], capacity: int) -> tuple[list[tuple[int, int, int]], int]:
-    """Best-fit-decreasing over a histogram: counts[n] documents of n tokens. Packs with equal room have consecutive numbers.
+    """Run best-fit-decreasing on a histogram: counts[n] documents of n tokens. Packs with equal room have consecutive numbers.
 
-    Returns steps (first pack, packs, documents into each of them), longest documents first, and the number of packs.
+    Return steps (first pack, number of packs, documents for each pack), longest documents first, and the number of packs.
     """
     ranges: dict[int, list[tuple[int, int]]] = {}
     rooms = 0  # bit n is set if a pack has room for exactly n more tokens
@@ -142,5 +142,5 @@ def stable_order(keys: Ints) -> Ints:
 
 
 def _totals(sizes: Ints) -> Ints:
-    """Return the sum of the sizes before each place and before the end, int64 [sizes + 1]."""
+    """Return the cumulative sums of the sizes, beginning with 0, int64 [sizes + 1]."""
     return np.append(0, np.cumsum(sizes))

@@ -36,16 +36,16 @@ FILLER: Place = (0, -1)
 
 
 class PackedDataset(Dataset[dict[str, torch.Tensor]]):
-    """Packs over an open store: item (e, n) is pack n of epoch e: `input_ids`, `labels`, `position_ids`, int64 [tokens].
+    """Packs of an open store. Item (e, n) is pack n of epoch e: `input_ids`, `labels`, `position_ids`, int64 [tokens].
 
-    Random packs are drawn anew in each epoch, others stay; only the latest plan is kept. Pickling sends no data. left_out:
-    documents that are too long, and their tokens in no pack; untrained: packs of "concat" left out, which train nothing.
+    Random packs are drawn again in each epoch, other packs stay the same. Only the latest plan is kept. Pickling sends no data.
+    left_out: numbers of documents that are too long and of tokens in no pack. untrained: number of packs that train nothing.
     """
 
     def __init__(
         self, documents: Documents, capacity: int, packing: Packing, overflow: Overflow, seed: int = 0
     ) -> None:
-        """Cut long documents and plan the packs. Raises InputError if nothing is left."""
+        """Cut or drop long documents; the packs are planned on first use. Raises InputError if nothing is left."""
         self.documents, self.capacity, self.packing, self.seed = documents, capacity, packing, seed
         self.overflow = "split" if packing == "concat" else overflow
         lengths = documents.lengths
@@ -57,11 +57,11 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
         self._latest: tuple[int, PackingPlan] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Send no plan: it is computed again where it is needed."""
+        """Leave out the plan, which is computed again where it is needed."""
         return {**self.__dict__, "_latest": None}
 
     def __len__(self) -> int:
-        """Return the packs of the first epoch; after `even_out` of every epoch."""
+        """Return the number of packs in the first epoch; after `even_out`, in every epoch."""
         return self._packs_an_epoch or len(self.plan(0))
 
     def __getitem__(self, place: Place) -> dict[str, torch.Tensor]:
@@ -88,7 +88,7 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
         return self._latest[1]
 
     def even_out(self, epochs: Callable[[int], int]) -> int:
-        """Give every epoch as many packs as the largest one, and return the number."""
+        """Give every epoch as many packs as the largest one; return that number. epochs: epochs of a run with so many packs."""
         most, drawn = len(self), 1
         while self.packing == "random" and drawn < epochs(most):
             most, drawn = max(most, len(self._planned(drawn))), drawn + 1
@@ -98,17 +98,17 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
         return most
 
     def fill(self) -> float:
-        """Return which share of the first epoch's packs holds tokens; 0 without packs."""
+        """Return the share of the first epoch's packs that is filled with tokens; 0 without packs."""
         return self.pack_lengths.tokens / max(1, len(self) * self.capacity)
 
     @cached_property
     def pack_lengths(self) -> LengthHistogram:
-        """Tokens of the packs in the first epoch."""
+        """Histogram of the tokens of the packs in the first epoch."""
         return LengthHistogram.of(self.plan(0).lengths)
 
     @cached_property
     def document_lengths(self) -> LengthHistogram:
-        """Tokens of the documents' pieces in the packs of the first epoch."""
+        """Histogram of the tokens of the documents' pieces in the packs of the first epoch."""
         return LengthHistogram.of(self.plan(0).pieces.lengths)
 
     def longest(self, count: int) -> list[int]:
@@ -135,7 +135,7 @@ class PackedDataset(Dataset[dict[str, torch.Tensor]]):
 
 @dataclass(frozen=True)
 class TrainingData:
-    """Packs for training and validation, and the padding id. accuracy: lets the model answer cases; the share that is right."""
+    """Packs for training and validation, and the padding id. accuracy: returns the model's share of right answers to cases."""
 
     train: PackedDataset
     validation: PackedDataset | None
@@ -144,5 +144,5 @@ class TrainingData:
 
     @property
     def longest(self) -> int:
-        """Tokens of the longest document, including validation."""
+        """Number of tokens in the longest document, including validation."""
         return max(data.document_lengths.longest for data in (self.train, self.validation) if data is not None)

@@ -1,11 +1,11 @@
-"""Plans packs that are random samples of the documents, and full.
+"""Plans full packs of randomly drawn documents.
 
     order of the epoch   7 2 9 4 | 0 5 8 | 3 1 6 ...       documents drawn in order, one pack after another
     capacity 10          | 7 (3) 2 (4) |...|               drawing stops when one more document would fill the pack
                          | 7 (3) 2 (4) 6 (3) |             the longest other document that fits fills it
 
-Best-fit-decreasing groups documents of similar length, which are often similar otherwise, too: rows of one database, of one
-template. Here packs are drawn until there is room for about one more document, and are then as full as with
+Best-fit-decreasing groups documents of similar length, which are often similar in other ways, too: rows of one database or one
+template. Here documents are drawn at random until a pack has room for about one more. Packs become as full as with
 best-fit-decreasing (benchmarks/bench_packing.py). Several packs are filled at a time, for speed.
 """
 
@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from expert_cli.data.packing.pack_plan import Ints, PackingPlan, Pieces, grouped, stable_order
 
 _MEGABATCH = 50
-_SHARE = 8  # the fraction of remaining documents drawn at a time
+_SHARE = 8  # 1/8 of the remaining documents is drawn at a time
 
 
 def random_fit(pieces: Pieces, capacity: int, seed: int, epoch: int) -> PackingPlan:
-    """Place every piece at random; the same arguments give the same packs on every machine."""
+    """Place every piece in a random pack; the same arguments give the same packs on every machine."""
     order = shuffled(len(pieces.documents), f"packs of {seed}:{epoch}")
     filled = _Filling(pieces.lengths[order], capacity)
     filled.place_all()
@@ -33,9 +33,9 @@ def random_fit(pieces: Pieces, capacity: int, seed: int, epoch: int) -> PackingP
 
 
 class _Filling:
-    """Packs in progress. pack_of: int64 [documents by rank, their place in the random order], -1 for none yet.
+    """Packs in progress. pack_of: int64 [documents], the pack of each document by its rank in the random order, -1: none yet.
 
-    Documents of one length form a queue: drawing takes from its front, filling from its end, so counts show what is left.
+    Documents of one length form a queue: drawing takes from its front, filling from its end, so counts show which are left.
     """
 
     def __init__(self, sizes: Ints, capacity: int) -> None:
@@ -64,7 +64,7 @@ class _Filling:
             first = int(ranks[drawn]) if drawn < len(ranks) else stop
 
     def _draw(self, ranks: Ints, *, last: bool) -> int:
-        """Draw packs from these ranks, but not a last one that may continue; fill them; return the number of ranks used."""
+        """Draw packs from these ranks, except a last one that may continue, and fill them. Return how many ranks are used."""
         total = np.append(0, np.cumsum(self.sizes[ranks]))
         fits = np.searchsorted(total, total[:-1] + self.capacity, side="right") - 1
         # The last packs are drawn full: nothing is left to fill them.
@@ -99,11 +99,11 @@ class _Filling:
 
 
 def _largest_that_fit(rooms: Ints, lengths: Ints, counts: Ints) -> Ints:
-    """Return for each room (ascending) the longest remaining length that fits, smaller rooms first; 0 for none."""
+    """Return the longest remaining length that fits each room (ascending), 0 for none; smaller rooms choose first."""
     values, asking = np.unique(rooms, return_counts=True)
     stops = np.searchsorted(lengths, values, side="right").tolist()
     pairs = list(zip(lengths.tolist(), counts.tolist(), strict=True))
-    fitting: list[tuple[int, int]] = []  # what fits the current room, the longest on top
+    fitting: list[tuple[int, int]] = []  # lengths that fit the current room, the longest last
     taken: list[tuple[int, int]] = []
     begin = 0
     for stop, count in zip(stops, asking.tolist(), strict=True):
@@ -140,7 +140,7 @@ def mixed(values: NDArray[np.uint64], key: int) -> NDArray[np.uint64]:
 
 
 def grouped_order(lengths: Ints, batch_size: int, seed: int, epoch: int) -> Ints:
-    """Return an order of shuffled batches with rows of similar length: sorted within stretches of 50 batches."""
+    """Return an order of shuffled batches of packs with similar length: packs are sorted within groups of 50 batches."""
     order = shuffled(len(lengths), f"groups of {seed}:{epoch}")
     stretch = np.arange(len(order)) // (batch_size * _MEGABATCH)
     order = order[np.lexsort((-lengths[order], stretch))]

@@ -1,4 +1,4 @@
-"""Opens the token store of some sources if it fits, builds it if it is missing, rebuilds it if it is stale or damaged."""
+"""Opens the token store for some sources, builds it if it is missing, and rebuilds it if it is stale or damaged."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ SHARD_ROWS = 20_000
 
 @dataclass(frozen=True)
 class TokenStore:
-    """A store that is ready to use, and how it came about.
+    """A store that is ready to use, and how it was obtained.
 
-    status: "hit", "built", "rebuilt" (`reason` says why). source_bytes, seconds: of building and verifying; 0 for a hit. url:
-    its place in object storage, if any.
+    status: "hit", "built" or "rebuilt"; reason: why. source_bytes: size of the data files, seconds: time to build and verify;
+    both are 0 for a hit. url: its place in object storage, if any.
     """
 
     home: Path
@@ -52,7 +52,7 @@ class TokenStore:
 
     @property
     def place(self) -> str:
-        """Its place in messages."""
+        """The URL or folder of the store, for messages."""
         return self.url or str(self.home)
 
     def split(self, name: str) -> Documents | None:
@@ -75,10 +75,10 @@ def tokenize(
     force: bool = False,
     locked: bool = False,
 ) -> TokenStore:
-    """Return the store for this data in `folder`, built if necessary. expert: whom it is built for.
+    """Return the store for this data in `folder`, built if necessary. expert: the expert that it is built for.
 
-    Waits while another process builds the same store, and uses that one. Raises InputError (unusable rows, files that change
-    while they are read), EnvironmentProblem (disk), IntegrityError (`locked` and no store fits).
+    If another process builds the same store, wait and use that store. Raises InputError (unusable rows, files that change while
+    they are read), EnvironmentProblem (disk), IntegrityError (`locked`, and no store fits).
     """
     started = time.monotonic()
     files = inputs.located.files()
@@ -111,9 +111,7 @@ def tokenize(
                 selection = reads(encoder=encoder, asked=held_out)
                 stats = write_splits(building, selection, spool, encoder.engine, report)
                 break
-            report.info(
-                "encoder   fastokens and tokenizers give different ids for a sample of these rows: encoding again"
-            )
+            report.info("encoder   fastokens and tokenizers give different ids for these rows: encoding again")
         report.detail(f"encoder   {encoder.engine}")
         stats["train"]["overlap"] = overlap_of(selection, inputs.cases) if held_out else {}
         for file, seen in stamps.items():
@@ -136,9 +134,9 @@ def build(
     expert: str = "",
     force: bool = False,
 ) -> Path:
-    """Build a store in a temporary folder beside its place, filled by `fill`, and return its folder; an existing one is used.
+    """Build a store with `fill` in a temporary folder beside its place, and return its folder. An existing store is used.
 
-    force: build anyway. Raises EnvironmentProblem if it cannot be written; then nothing is left of this build.
+    force: build it anyway. Raises EnvironmentProblem if it cannot be written; the unfinished build is then deleted.
     """
     home, building = folder / key.name, folder / f"{BUILDING}{key.name}"
     failed = f"cannot write the token store in {folder}"
@@ -166,18 +164,18 @@ def build(
 
 
 class Spool:
-    """The documents of all rows on disk, until it is known which rows are taken: int32, ~id for untrained tokens.
+    """Keeps the documents of all rows in a file until rows are selected, as int32 ids, ~id for untrained tokens.
 
-    It is read, not mapped: mapped pages count as this process's memory until it is closed.
+    The file is read, not memory-mapped, because mapped pages count as this process's memory until it is closed.
     """
 
     def __init__(self, file: IO[bytes]) -> None:
-        """Write to a file."""
+        """Take the file, which is empty and open for reading and writing."""
         self._file = file
         self._counts, self._sizes = [np.zeros(0, np.int64)], [np.zeros(0, np.int32)]
 
     def add(self, batch: RowBatch) -> None:
-        """Append the documents of the following rows."""
+        """Append the documents of the next rows."""
         self._file.write(np.where(batch.encoded.trained, batch.encoded.ids, ~batch.encoded.ids).data)
         self._counts.append(batch.counts)
         self._sizes.append(np.diff(batch.encoded.offsets).astype(np.int32))
@@ -188,7 +186,7 @@ class Spool:
         return np.concatenate(self._counts)
 
     def shards(self, rows: NDArray[np.int64], bar: Bar) -> Iterator[Encoded]:
-        """Yield the documents of some rows, as many rows at a time as a shard has."""
+        """Yield the documents of the given rows, those of SHARD_ROWS rows at a time."""
         all_sizes, of_rows = np.concatenate(self._sizes), np.append(0, self.counts.cumsum())
         at = np.append(0, all_sizes.cumsum(dtype=np.int64))[of_rows]
         for start in range(0, len(rows), SHARD_ROWS):
@@ -229,7 +227,7 @@ def write_splits(
 
 
 def write_split(folder: Path, parts: Iterable[Encoded], report: RowReport, encoder: str) -> dict[str, Any]:
-    """Write the documents of a split, a shard a part; return its statistics. Raises InputError if nothing is trained."""
+    """Write the documents of a split, one shard per part; return statistics. Raises InputError if nothing is trained."""
     sizes, trained = [np.zeros(0, np.int64)], 0
     for documents in filter(len, parts):
         write_shard(folder, len(sizes) - 1, documents)
@@ -251,7 +249,7 @@ def write_split(folder: Path, parts: Iterable[Encoded], report: RowReport, encod
 
 
 def overlap_of(selection: RowSelection, cases: Sequence[bytes]) -> dict[str, dict[str, int]]:
-    """Return how many cases and validation rows ask a question of a training row."""
+    """Return how many cases, and how many validation rows, have the same question as a training row."""
     train, held = (selection.hashes["asked"][selection.copies[split] > 0] for split in ("train", "validation"))
     asked = {"validation": held, "cases": np.array(cases, "S16")}
     same = {of: int((np.isin(some, train) & (some != b"")).sum()) for of, some in asked.items()}
@@ -297,7 +295,7 @@ def convert_foreign_store(
 
 
 def _checked(table: Any, where: str) -> Encoded:
-    """Return the documents of an Arrow table. Raises IntegrityError as `convert_foreign_store` does."""
+    """Return the documents of an Arrow table. Raises IntegrityError if it has no valid ids with a mask or labels."""
     names = table.column_names
     kind = next((name for name in ("completion_mask", "labels") if name in names), "")
     if "input_ids" not in names or not kind:

@@ -1,8 +1,8 @@
-"""Decides which token store a run needs, by its key, and finds out what exists: locally or at a URL.
+"""Computes the key of the token store that a run needs, and looks for this store, locally or at a URL.
 
-The key is computed from contents alone: source files (in object storage their versions), selected rows and columns, tokenizer,
+The key depends only on contents: source files (in object storage, their versions), selected rows and columns, tokenizer,
 template, trained turns, and the rule of the shards (`STORE_RULE`). The folder's name is the first 12 digits of the key. At a
-URL the fingerprint is uploaded last; a store is downloaded as a whole and used locally.
+URL, the fingerprint is uploaded last; a store is downloaded as a whole and used locally.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ STORE_NAME = re.compile(r"(\.building-)?[0-9a-f]{12}")
 
 @dataclass(frozen=True)
 class StoreKey:
-    """The parts of a store's key; `sha256` of all of them names the store."""
+    """The parts of a store's key. The hash of all parts, `sha256`, names the store."""
 
     parts: tuple[tuple[str, str], ...]
 
     @property
     def sha256(self) -> str:
-        """The key."""
+        """The key: the hash of all parts."""
         return hashlib.sha256(json.dumps(self.parts).encode()).hexdigest()
 
     @property
@@ -52,7 +52,7 @@ class StoreKey:
         return self.sha256[:12]
 
     def changes(self, other: Mapping[str, str]) -> list[str]:
-        """Return a line for each part that differs in `other`: its name, the old and the new value."""
+        """Return one line for each part that differs in `other`: its name, the old value (of `other`), and the new value."""
         mine = {name: redact(value) for name, value in self.parts}
         names = [name for name in dict.fromkeys([*other, *mine]) if mine.get(name) != other.get(name)]
         return [f"{name}: {change(other.get(name, 'nothing'), mine.get(name, 'nothing'))}" for name in names]
@@ -61,7 +61,7 @@ class StoreKey:
 def store_key(
     data: DataConfig, located: LocatedData, hash_cache: FileHashCache, *, tokenizer: str, template: str
 ) -> StoreKey:
-    """Return the key of the store for this data, tokenizer (its hash) and template (its name and heading)."""
+    """Return the key of the store for this data, tokenizer (its hash) and template (its fingerprint)."""
 
     def sha256(value: object) -> str:
         return hashlib.sha256(json.dumps(value).encode()).hexdigest()
@@ -90,13 +90,13 @@ def store_key(
 
 @dataclass(frozen=True)
 class StoreInputs:
-    """The inputs of a store: data files, tokenizer, template. hashes: cache of file hashes.
+    """The inputs of a store: data files, tokenizer and template. hashes: the cache of file hashes.
 
-    Not part of the key: cases, hashes of the evaluation's questions; flat_map, where rows are encoded.
+    Not part of the key are cases (hashes of the evaluation's questions) and flat_map (decides where rows are encoded).
     """
 
     located: LocatedData
-    tokenizer: Any  # its `sha256` covers all that ids depend on
+    tokenizer: Any  # its `sha256` covers everything that token ids depend on
     template: Template
     hashes: FileHashCache
     cases: Sequence[bytes] = field(default=(), kw_only=True)
@@ -110,7 +110,7 @@ class StoreInputs:
 
 @dataclass(frozen=True)
 class StoreState:
-    """What exists at a store's place: "hit", "missing", "stale" or "damaged", and why."""
+    """The state of a store: "hit", "missing", "stale" or "damaged", and the reason."""
 
     state: str
     reason: str
@@ -138,12 +138,12 @@ def inspect_store(folder: Path, key: StoreKey, hash_cache: FileHashCache, *, has
 
 
 def lock_of(home: Path) -> FileLock:
-    """Return the lock that is held while a store is built. home: the store's folder, or that of its build."""
+    """Return the lock that is held while a store is built. home: the store's folder, or the temporary one of its build."""
     return FileLock(home.with_name(f".lock-{home.name.removeprefix(BUILDING)}"))
 
 
 def prune(folder: Path, keep: str, expert: str, report: Reporter) -> None:
-    """Delete other stores in `folder` built for `expert` (by their fingerprints), and unfinished builds."""
+    """Delete other stores in `folder` that were built for `expert` (by their fingerprints), and unfinished builds."""
     stores = (path for path in sorted(folder.iterdir()) if STORE_NAME.fullmatch(path.name) and not path.is_symlink())
     for path in (path for path in stores if path.name.removeprefix(BUILDING) != keep[:12]):
         with suppress(IntegrityError, KeyError, Timeout):
@@ -188,7 +188,7 @@ def fetch_store(place: StoredFolder, key: StoreKey, folder: Path, report: Report
 
 
 def put_store(home: Path, place: StoredFolder, report: Reporter) -> None:
-    """Upload a store; until it is complete, nothing there counts as one. Raises EnvironmentProblem."""
+    """Upload a store, which counts as a store only when it is complete. Raises EnvironmentProblem."""
     place.remove(FINGERPRINT)
     place.put(home, [*read_fingerprint(home)["files"]])
     place.put(home, [FINGERPRINT])

@@ -1,7 +1,7 @@
 """`pretokenize --ray ADDRESS`: the machines of a Ray cluster read and encode the data files.
 
-One function, `FlatMap`, is distributed: the same code as in one process handles the rows, and results come back in order, so
-the store is equal byte for byte. The driver selects rows and writes the shards.
+Only one function, `FlatMap`, is distributed. The rows are handled by the same code as in one process, and results are returned
+in order, so the store is equal byte for byte. The driver selects rows and writes the shards.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class _Worker:
 
 @contextmanager
 def ray_flat_map(address: str, report: Reporter) -> Iterator[FlatMap]:
-    """Connect to a cluster ("local": start one here), and yield the results of calls there. Raises EnvironmentProblem."""
+    """Connect to a cluster ("local": start one here), and yield a `FlatMap` that runs there. Raises EnvironmentProblem."""
     try:
         import ray
         import ray.data

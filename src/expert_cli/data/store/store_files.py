@@ -1,16 +1,16 @@
 """Writes and verifies the files of a token store, and opens them as `Documents`.
 
-A store as it lies on disk (opens with `datasets.load_from_disk`):
+The files of a store, which `datasets.load_from_disk` can open:
 
     <first 12 of the key>/
       fingerprint.json         {"key": 64 hex, "parts": {...}, "expert",
-                                "files": {path: {"bytes", "sha256"}}, "self": a hash of all that}; written last
-      stats.json               rows, tokens, what was dropped
+                                "files": {path: {"bytes", "sha256"}}, "self": a hash of the rest}; written last
+      stats.json               rows, tokens, dropped rows
       dataset_dict.json, train/state.json, train/dataset_info.json
-      train/data-00000.arrow   input_ids list<int32>, completion_mask list<bool>: one row a document
-    .building-<first 12>/      one that is not whole yet
+      train/data-00000.arrow   input_ids list<int32>, completion_mask list<bool>: one row per document
+    .building-<first 12>/      a store that is not complete yet
 
-`expert`: for whom the store was first built (for `--prune`); other experts with the same data share it.
+`expert`: the expert that the store was first built for (used by `--prune`); other experts with the same data share the store.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ STATE = "state.json"
 SPLITS = "dataset_dict.json"
 STATS = "stats.json"
 STORE_RULE = 10
-"""Identifies how rows become shards. Raise it when that changes: tests/unit/data/test_golden.py fails until then."""
+"""Version of the rule by which rows become shards. Increase it if the rule changes, or tests/unit/data/test_golden.py fails."""
 BUILD_ANEW = "delete the folder to have it built anew"
 _FEATURES = {
     "input_ids": {"feature": {"dtype": "int32", "_type": "Value"}, "_type": "List"},
@@ -68,7 +68,7 @@ def write_shard(folder: Path, number: int, encoded: Encoded) -> None:
 def write_fingerprint(
     folder: Path, key: str, parts: Mapping[str, str], stats: Mapping[str, Any], *, expert: str
 ) -> None:
-    """Complete a folder of shards: JSON files of the layout, statistics, and last the fingerprint."""
+    """Complete a folder of shards: write the JSON files of `datasets`, the statistics and, last, the fingerprint."""
     splits = sorted(path for path in folder.iterdir() if path.is_dir())
     files.write_json(folder / SPLITS, {"splits": [split.name for split in splits]})
     for split in splits:
@@ -94,7 +94,7 @@ def read_fingerprint(home: Path) -> dict[str, Any]:
 
 
 def verify_store(home: Path, sha256: Callable[[Path], str] | None = files.sha256_of) -> dict[str, Any]:
-    """Return the fingerprint of an intact store. sha256 None: compare names and sizes alone. Raises IntegrityError."""
+    """Return the fingerprint of an intact store. sha256 None: compare only names and sizes. Raises IntegrityError."""
     fingerprint = read_fingerprint(home)
     try:
         damage = names_outside(fingerprint) or files.VerifiedFolder(home, fingerprint["files"]).damage(sha256)
@@ -106,7 +106,7 @@ def verify_store(home: Path, sha256: Callable[[Path], str] | None = files.sha256
 
 
 def names_outside(fingerprint: Mapping[str, Any]) -> str:
-    """Return in words which file of a fingerprint would lie outside its store. Raises KeyError, TypeError."""
+    """Return a message that names a file of the fingerprint outside its store; "" for none. Raises KeyError, TypeError."""
     for name in fingerprint["files"]:
         inside = PurePosixPath(name)
         if inside.is_absolute() or ".." in inside.parts or ":" in name or "\\" in name:
@@ -120,7 +120,7 @@ def read_stats(home: Path) -> dict[str, Any]:
 
 
 def foreign_store(folder: Path) -> Path | None:
-    """Return a data set saved by another program where stores lie (`folder` or a folder in it), or None."""
+    """Return the first data set that another program saved as `folder` or as a folder in it, None for none."""
     saved = (
         file.parent for name in (SPLITS, STATE) for pattern in (name, f"[!.]*/{name}") for file in folder.glob(pattern)
     )
@@ -148,16 +148,16 @@ class _Shard:
         return cls(starts, ids[: starts[-1]], np.frombuffer(mask.buffers()[3], np.uint8))
 
     def trained(self, start: int, stop: int) -> NDArray[np.bool_]:
-        """Return whether the tokens start <= number < stop are trained, one byte a token."""
+        """Return whether the tokens start <= number < stop are trained, one byte per token."""
         whole = np.unpackbits(self.bits[start // 8 : (stop + 7) // 8], bitorder="little")
         return whole[start % 8 : start % 8 + stop - start].view(np.bool_)
 
 
 class Documents:
-    """One split of a verified store, by document number. Pickling sends the path alone."""
+    """One split of a verified store, by document number. Pickling sends only the path."""
 
     def __init__(self, folder: Path) -> None:
-        """Map the shards of a split's folder; `datasets` leaves other files in it."""
+        """Memory-map the shards in a split's folder; other files there, which `datasets` writes, are ignored."""
         self.folder = folder
         self._shards = [*map(_Shard.opened, sorted(folder.glob("data-*.arrow")))]
         self.first = np.cumsum([0, *(len(shard.starts) - 1 for shard in self._shards)], dtype=np.int64)
@@ -179,11 +179,11 @@ class Documents:
 
     @cached_property
     def lengths(self) -> NDArray[np.int64]:
-        """The tokens of every document, int64 [documents]."""
+        """The number of tokens in each document, int64 [documents]."""
         return np.concatenate([np.zeros(0, np.int64), *(np.diff(shard.starts) for shard in self._shards)])
 
     def trained_in(self, pieces: Any) -> NDArray[np.int64]:
-        """Return the number of targets in each of some `Pieces`: trained tokens behind the first one. Reads the masks."""
+        """Return the number of targets in each of the `Pieces`: trained tokens after the first token. Reads all masks."""
         found = np.zeros(len(pieces.documents), np.int64)
         for shard, first, stop in zip(self._shards, self.first, self.first[1:], strict=False):
             which = np.flatnonzero((first <= pieces.documents) & (pieces.documents < stop))
@@ -202,7 +202,7 @@ class Documents:
 
 
 def drawn_prompts(home: Path | None, count: int, seed: int) -> list[list[int]]:
-    """Return the prompts of some documents, drawn by the seed; none without a store. Raises IntegrityError."""
+    """Return the prompts of `count` documents, drawn by the seed; [] without a store. Raises IntegrityError."""
     if home is None or not (home / "train").is_dir():
         return []
     verify_store(home, files.FileHashCache(home.parent).sha256)

@@ -1,6 +1,6 @@
 """Formats conversations with a chat template, for training and inference alike, and finds the answers in the text.
 
-`tokenizer.apply_chat_template` renders; the template is Jinja text, as other programs read it.
+`tokenizer.apply_chat_template` renders the template, which is Jinja text that other programs can use, too.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _GIVEN = frozenset(("messages", "tools", "documents", "add_generation_prompt", "
 A, B, C = "\ue000A\ue001", "\ue000B\ue001", "\ue000C\ue001"
 ASKED = ({"role": "user", "content": A},)
 ANSWERED = (*ASKED, {"role": "assistant", "content": B})
-"""Conversations of marks, which show what a template writes around messages."""
+"""Conversations with marks as contents, which show the text that a template writes around messages."""
 _CALL = {"id": "c00000001", "type": "function", "function": {"name": "f", "arguments": {"p": 1}}}
 _MARK = "\ue000(\\d+)'\"&<\\\\\ue001"
 Turns = Sequence[Mapping[str, Any]]
@@ -41,7 +41,7 @@ _Shape = tuple[tuple[str, ...], tuple[bool, ...]]
 
 
 class _Answer(NamedTuple):
-    """An answer at the end of a rendered text. wanting: the end token if the template does not write it there."""
+    """An answer at the end of a rendered text. wanting: the end token if the template does not write it, else ""."""
 
     text: str
     begin: int
@@ -52,10 +52,10 @@ class _Answer(NamedTuple):
 
 @dataclass(frozen=True)
 class Template:
-    """The chat template of a run, made by `make_template`, which explains the other fields.
+    """The chat template of a run, made by `make_template`, whose docstring explains the other fields.
 
-    `jinja`: the template's text with the run's changes. `input_separator`: between an instruction and its input. `given`: the
-    manifest's own template, unchanged. `forms`: counts whole texts by form.
+    jinja: the template's text with the run's changes. input_separator: between an instruction and its input. given: the
+    manifest's own template, unchanged. forms: counts whole texts by form.
     """
 
     name: str
@@ -75,7 +75,7 @@ class Template:
 
     @property
     def fingerprint(self) -> str:
-        """What identifies this template among those for one tokenizer."""
+        """A text that identifies this template among those for one tokenizer."""
         system = "" if self.system_prompt is None else f", system {self.system_prompt!r}"
         kwargs = self.chat_template_kwargs and f", kwargs {json.dumps(self.chat_template_kwargs, sort_keys=True)}"
         return f"{self.name}, {self.end_token!r}, {self.input_separator!r}{system}{kwargs or ''}"
@@ -86,7 +86,7 @@ class Template:
         return self._of_row(Row("", ANSWERED, [False, True]), ["a", "b"])[0]
 
     def under(self, head: str) -> Template:
-        """Return the template with a line before it."""
+        """Return the template with the line `head` before it."""
         return replace(self, jinja=f"{head}\n{self.jinja}")
 
     def user_turn(self, instruction: str, input_: str = "") -> str:
@@ -98,7 +98,7 @@ class Template:
         return self.render(self._marked(messages, {})[0], generate=True)
 
     def documents(self, rows: Sequence[Row]) -> list[list[Rendered] | str]:
-        """Return each row's documents (several if earlier turns are rewritten later), or why it cannot be formatted."""
+        """Return each row's documents (several if later turns change how earlier ones are written), or an error message."""
         found: list[list[Rendered] | str] = []
         for number, row in enumerate(rows):
             contents = [turn["content"] for turn in row.messages]
@@ -134,7 +134,7 @@ class Template:
         return [[(text % tuple([contents[n] for n in at]), kept) for text, at, kept in document] for document in parts]
 
     def _parts(self, row: Row, blanks: str) -> tuple[list[list[TemplateText]], bool] | None:
-        """Render marks between blanks as the contents: the text around them is the template's."""
+        """Render marks between blanks as contents; return the template's text around them, and whether it strips contents."""
         marks = [f"{blanks}\ue000{n}'\"&<\\\ue001{blanks[::-1]}" for n in range(len(row.messages))]
         found = re.compile(f"{blanks}{_MARK}{blanks[::-1]}")
         parts = []
@@ -150,7 +150,7 @@ class Template:
 
     @cached_property
     def _literals(self) -> re.Pattern[str]:
-        """Finds control tokens, and strings of the template: it may search for them in contents, and react."""
+        """Matches control tokens, and strings of the template, which it may search for in the contents."""
         texts = {text.strip() for text in _compat.template_literals(self.jinja)}
         tokens = filter(self._control.fullmatch, self.tokenizer.added_tokens_encoder)
         return re.compile(mask.any_of({*tokens, *(text for text in texts if len(text) > 2 and not text.isalnum())}))
@@ -158,7 +158,7 @@ class Template:
     # By the template --------------------------------------------------------------------------------------------------
 
     def _of_row(self, row: Row, contents: Sequence[str], *, exact: bool = False) -> list[Rendered]:
-        """Return a row's documents. exact: refuse a prompt that is no prefix of its answer. Raises InputError."""
+        """Return a row's documents. exact: refuse a prompt with which its answer does not begin. Raises InputError."""
         if not row.messages:
             return [self._of_text(row)]
         said = ({**turn, "content": text} for turn, text in zip(row.messages, contents, strict=True))
@@ -195,7 +195,7 @@ class Template:
         return [self._cut(one.text, [one]) for one in answers if one.trained]
 
     def _cut(self, text: str, answers: Sequence[_Answer]) -> Rendered:
-        """Cut a text at its answers, each with its end token: of the template, of the next turn, or appended."""
+        """Cut a text at its answers, each with its end token: the template's, that of the next turn, or an appended one."""
         spans = []
         for _, begin, end, wanting, trained in answers:
             following = self._control.match(text, end) if wanting else None
@@ -215,7 +215,7 @@ class Template:
                 asked = thinking if answered.startswith(thinking) else asked
             if answered.startswith(asked) or turns[number - 1]["role"] != "assistant":
                 return asked
-        # it is the first turn, or an answer that is written differently once another answer follows
+        # it is the first turn, or an answer that the template writes differently if another answer follows
         return self.render([*turns[:number], {"role": "assistant", "content": A}], given).partition(A)[0]
 
     def _ended(self, answered: str) -> tuple[int, str]:
@@ -228,13 +228,13 @@ class Template:
 
     @cached_property
     def _tail(self) -> str:
-        """What the template writes after an answer; "" if that has no control token."""
+        """The text that the template writes after an answer; "" if it has no control token."""
         tail = self.render(ANSWERED).rpartition(B)[2]
         return tail if self._control.search(tail) else ""
 
     @cached_property
     def end_token(self) -> str:
-        """The token that ends an answer and stops generation: the template's, if necessary that of the next turn, else EOS."""
+        """The token that ends an answer and stops generation: the template's, else the next turn's first token, else EOS."""
         found = self._control.search(self._tail)
         return found[0] if found else self._begun({}, "user") or self.eos_token
 
@@ -274,7 +274,7 @@ class Template:
         return pieces or [(text, False)]
 
     def render(self, turns: Turns, given: Mapping[str, Any] | None = None, *, generate: bool = False) -> str:
-        """Render a conversation. given: tools, and other variables of the template. Raises InputError if it refuses."""
+        """Render a conversation. given: tools and other variables. Raises InputError if the template refuses it."""
         how: dict[str, Any] = {"chat_template": self.jinja, "tokenize": False, "add_generation_prompt": generate}
         try:
             return str(self.tokenizer.apply_chat_template(list(turns), **how, **(given or {})))  # type: ignore[arg-type]
@@ -284,7 +284,7 @@ class Template:
             raise InputError(told, 'Use roles that it knows, or set another "prompt_template".') from error
 
     def require_read(self, names: Mapping[str, Any]) -> None:
-        """Raise InputError for a variable that the template does not read, or that it gets anyway."""
+        """Raise InputError for a variable that the template does not read, or always gets."""
         known = _compat.template_variables(self.jinja) - _GIVEN if names else ()
         if unknown := [name for name in names if name not in known]:
             told = f'the chat template reads no "{unknown[0]}"; it reads {", ".join(sorted(known)) or "nothing"}'
@@ -292,7 +292,7 @@ class Template:
 
     @cached_property
     def _control(self) -> re.Pattern[str]:
-        """Finds the control tokens in a text, the longest possible."""
+        """Matches the control tokens in a text, the longest first."""
         return _compat.control_token_pattern(self.tokenizer, self.jinja)
 
     @cached_property
@@ -300,7 +300,7 @@ class Template:
         return re.compile(mask.any_of(self.tokenizer.added_tokens_encoder))
 
     def _marked(self, messages: Sequence[Any], given: Mapping[str, Any]) -> tuple[Any, Any]:
-        """Mark control tokens in a row's own text as text, but not thinking tags in answers. Raises InputError."""
+        """Mark control tokens in a row's contents as plain text, except thinking tags in answers. Raises InputError."""
         text = json.dumps((messages, given), ensure_ascii=False)
         if not self._control.search(text) and not _compat.is_marked(text):
             return messages, given
@@ -311,7 +311,7 @@ class Template:
         return [new if old["role"] == "assistant" else old for old, new in zip(turns, thought, strict=True)], given
 
     def _with_arguments(self, turn: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return a turn whose calls have arguments as this template takes them: objects or JSON text."""
+        """Return a turn whose calls have arguments in the form that this template takes: objects or JSON text."""
         if "tool_calls" not in turn or self._takes_objects:
             return turn
         calls = [(call, call["function"]) for call in turn["tool_calls"]]

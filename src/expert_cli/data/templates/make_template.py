@@ -2,12 +2,12 @@
 
 A run's settings are added around the template, never inside it, and are saved with it beside the adapter:
 
-    {%- macro strftime_now(format) %}...                                         the day that training rendered with
+    {%- macro strftime_now(format) %}...                                         the date used in training
     {%- if messages[0]['role'] != 'system' %}                                    system_prompt: a text
     {%- set messages = [{'role': 'system', 'content': "Be brief."}] + messages %}
     {%- endif %}
     {%- if enable_thinking is not defined %}{%- set enable_thinking = false %}{%- endif %}    chat_template_kwargs
-    ... the template as it came ...
+    ... the original template ...
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 STYLES = ("alpaca", "chatml", "deepseek", "gemma", "llama", "mistral", "phi", "qwen3")
-"""The prompt templates that a manifest can name; their Jinja texts are in styles/; qwen3 is chatml."""
+"""The prompt templates that a manifest can name. Their Jinja texts are in styles/; qwen3 uses chatml's."""
 OWN = "the tokenizer's own chat template"
 DATE = dt.date(2024, 7, 26)
-"""The date that `strftime_now` returns, Llama's default: rows do not change from day to day."""
+"""The date that `strftime_now` returns, so that rows do not change from day to day. It is Llama's default."""
 _DATES = re.compile(r"""strftime_now\s*\(\s*(['"])(.*?)\1\s*\)""")
 
 
-def make_template(  # noqa: PLR0913  what a template is made of, each by its name
+def make_template(  # noqa: PLR0913  the parts of a template, passed by name
     name: str,
     tokenizer: PreTrainedTokenizerFast,
     *,
@@ -53,10 +53,10 @@ def make_template(  # noqa: PLR0913  what a template is made of, each by its nam
     """Choose the template that `name` means for this tokenizer. Raises InputError.
 
     name: "" = the manifest's own (`given`), else the tokenizer's own chat template, else alpaca. Instead of a named chat
-    template the tokenizer's own is used if it writes the same control tokens. eos_token: ends an answer if the template writes
-    no end token. bos_token: what the tokenizer puts before a text; it is written once. system_prompt: for conversations
-    without one; None: the template's default. chat_template_kwargs: defaults for variables. trains_all: train prompts, too.
-    input_column: alpaca's heading is "### Schema:" for one called schema or context.
+    template, the tokenizer's own is used if it writes the same control tokens. eos_token: ends an answer if the template writes
+    no end token. bos_token: the token that the tokenizer puts before a text; it is written once. system_prompt: for
+    conversations without one; None: the template's default. chat_template_kwargs: defaults of variables. trains_all: train
+    prompts, too. input_column: if it is called schema or context, alpaca's heading is "### Schema:".
     """
     if name and name not in STYLES:
         raise InputError(f"unknown prompt template {name!r}", f"Use one of: {', '.join(STYLES)}.")
@@ -89,7 +89,7 @@ def style_text(name: str) -> str:
 
 
 def _as_trained(template: Template) -> Template:
-    """Return the template of the run, which needs no further argument or system message."""
+    """Return the template with the run's settings added, so that rendering needs no further argument or system message."""
     system, kwargs = template.system_prompt, template.chat_template_kwargs
     control = control_token_pattern(template.tokenizer, template.jinja)
     for key, said in (("system_prompt", system or ""), ("chat_template_kwargs", literal(dict(kwargs)))):
@@ -113,7 +113,7 @@ def _as_trained(template: Template) -> Template:
 
 
 def _opened_as_answered(template: Template) -> Template:
-    r"""Remove from the generation prompt what a conversation with an answer does not have there.
+    r"""Remove from the generation prompt an ending that a conversation with an answer does not have there.
 
     QwQ opens a think block in the prompt, but writes an answer without one:
 

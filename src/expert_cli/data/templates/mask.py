@@ -4,8 +4,8 @@ r"""Finds the trained text of a row: helpers for `chat.py`, and the search for a
     answered  <|im_start|>user\nHow many?<|im_end|>\n<|im_start|>assistant\nFour.<|im_end|>\n
     pieces    ------------------------- not trained -------------------------|----trained----
 
-The conversation is rendered up to the answer, then with it. The answer, with its end token, is what the second text adds to the
-first. Each piece is encoded separately, so that the border lies between the same ids as in generation.
+The conversation is rendered up to the answer, then with it. The answer, with its end token, is the text that the second one
+adds to the first. Each piece is encoded separately, so that the border is between the same ids as in generation.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PLAIN = "plain"
 
 
 class TextForm(NamedTuple):
-    """Markers of whole texts. hint: occurs in each; answer: precedes an answer; role: begins another turn; end: "" = EOS."""
+    """Markers of whole texts. hint: occurs in all; answer: precedes an answer; role: begins a turn; end: end token, "": EOS."""
 
     hint: str
     answer: str
@@ -42,7 +42,7 @@ TEXT_FORMS = {
         "### Response:", r"^### Response:[ \t]*\n?", "^### (?:System|User|Instruction|Input|Schema|Response):"
     ),
 }
-"""In the order in which they are tried: words last, because any text may contain them."""
+"""The forms in the order in which they are tried. Markers that are words come last, because any text may contain them."""
 
 
 def border(asked: str, answered: str, control: re.Pattern[str]) -> int:
@@ -61,7 +61,7 @@ def common(one: Sequence[object], other: Sequence[object]) -> int:
 
 
 def pieces_of(text: str, spans: Iterable[tuple[int, int, bool]], *, everything: bool) -> Rendered:
-    """Cut a text at its spans (start, stop, trained), given in order. everything: the rest is trained, too."""
+    """Cut a text at spans (start, stop, trained), up to the last one. everything: text between them is trained, too."""
     pieces: Rendered = []
     at = 0
     for start, stop, trained in spans:
@@ -86,5 +86,5 @@ def find_answers(text: str, ends: Collection[str]) -> tuple[str, list[tuple[int,
 
 
 def any_of(texts: Iterable[str]) -> str:
-    """Return a regular expression that finds any of the texts, the longest first."""
+    """Return a regular expression that matches any of the texts, the longest first; without texts, it never matches."""
     return "|".join(map(re.escape, sorted(texts, key=len, reverse=True))) or "(?!)"

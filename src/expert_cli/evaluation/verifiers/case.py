@@ -16,12 +16,12 @@ from pydantic import BaseModel, ConfigDict, Field
 EMPTY = ""
 """The result of an answer that runs and returns nothing."""
 FORGED = 'answers to Python cases with "tests" can be forged; with "function" and "calls" they cannot (docs/JUDGING.md)'
-"""Shown wherever verdicts are used to train a model."""
+"""The warning that is shown if verdicts are used to train a model."""
 
 MAX_BYTES = 1_000_000
 """The size of the largest answer that is judged."""
 Kind = Literal["correct", "wrong", "empty", "invalid", "unknown_name", "timeout", "refused", "too_large", "parsed_only"]
-"""Explained in docs/JUDGING.md."""
+"""The kinds of verdicts, which docs/JUDGING.md explains."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def detail_line(text: str, limit: int = 200) -> str:
 
 
 def plain(text: str) -> str:
-    """Return a text with every run of white space replaced by one blank."""
+    """Return a text with each sequence of white space replaced by one blank."""
     return " ".join(text.split())
 
 
@@ -72,7 +72,7 @@ def readable(answer: str, max_bytes: int = MAX_BYTES) -> None:
 
 
 def unreadable(error: Exception, what: str = "") -> Stopped:
-    """Return the reason for JSON that `strict_json` refused; what: stands before its words."""
+    """Return the `Stopped` for JSON that `strict_json` refused. what: put before the message."""
     return Stopped("too_large" if "recursion" in str(error) else "invalid", f"{what}{error}")
 
 
@@ -111,8 +111,8 @@ class Case(BaseModel, ABC):
 
     @abstractmethod
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade | bool:
-        """Judge a readable answer; True and False stand for right and wrong. file: the first one named. Raises Stopped,
-        InputError, EnvironmentProblem.
+        """Grade a readable answer; True and False mean right and wrong. file: the first file that the case names. Raises
+        Stopped, InputError, EnvironmentProblem.
         """
 
     def verdict(self, answer: str, file: Path | None, timeout_s: float) -> Grade:
@@ -130,18 +130,18 @@ class Case(BaseModel, ABC):
 
     @property
     def expected_text(self) -> str:
-        """The first right answer as text; "" where none is known, as for a program that only has tests."""
+        """The first right answer as text; "" if none is known, as for a program that only has tests."""
         expected = getattr(self, "expected", None)
         return expected or "" if isinstance(expected, str | None) else json.dumps(expected, ensure_ascii=False)
 
     @property
     def criterion(self) -> str:
-        """What an answer is compared with, for people: the right answer, else a program's tests or a pattern."""
+        """The criterion for an answer in readable form: the right answer, else a program's tests or a pattern."""
         return self.expected_text or str(getattr(self, "tests", None) or getattr(self, "pattern", ""))
 
     @property
     def can_be_forged(self) -> bool:
-        """Whether a malicious answer can pass without being right, which matters where verdicts train a model."""
+        """Whether a malicious answer can pass without being right, which matters if verdicts are used to train a model."""
         return False
 
     def labeled(self, answer: str) -> Labeled | None:  # noqa: ARG002  for subclasses
@@ -150,7 +150,7 @@ class Case(BaseModel, ABC):
 
     @classmethod
     def prepare(cls, asked: Sequence[tuple[Case, str]], timeout_s: float) -> None:
-        """Do work that is cheaper for many answers at once, before `grade` is called for each."""
+        """Do work that is cheaper for many answers at once. It is called before `grade` is called for each answer."""
 
     def result_key(self, answer: str, file: Path | None, timeout_s: float) -> Hashable:  # noqa: ARG002  for subclasses
         """Return a key of the answer's result, equal for answers with equal results, right or wrong; by default the text.
@@ -174,7 +174,7 @@ class Case(BaseModel, ABC):
         """Raise InputError if no answer could be right, as far as the case itself shows."""
 
     def for_dummy(self, *, first: bool) -> Case | None:
-        """Return the case that a dummy answer is graded by, to find out early what cannot be graded here. None: it would show
-        nothing new; of a verifier that starts programs one case is enough.
+        """Return the case to grade a dummy answer with, to find out early what cannot be graded here; None if it would show
+        nothing new: for a verifier that starts programs, the first case is enough.
         """
         return self if first or not self.starts else None

@@ -1,7 +1,7 @@
-"""Judges answers by a program of the user, for what no other verifier can judge.
+"""Judges answers with the user's own program, for cases that no other verifier can judge.
 
-It reads one line of JSON from stdin, {"case": the row's keys but prompt and input, "answer"}, and prints {"correct",
-"detail"}. The answer reaches it in no other way. It runs without a sandbox.
+The program reads one line of JSON from stdin, {"case": the row's keys except prompt and input, "answer"}, and prints
+{"correct", "detail"}. It gets the answer in no other way. It runs without a sandbox.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class CommandCase(Case):
     expected: Any = None
 
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:
-        """Ask the program, within `timeout_s` from start to end. Raises InputError if it fails."""
+        """Let the program decide; `timeout_s` includes its start. Raises InputError if it fails."""
         program = file or Path(self.command)
         command = [*([sys.executable] if program.suffix == ".py" else []), str(program), *self.arguments]
         try:

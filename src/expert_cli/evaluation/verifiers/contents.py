@@ -1,7 +1,7 @@
 """Generates other contents for a case's database or graph, so that a query that is right by chance fails on one of them.
 
 Rows are drawn at random: keys stay unique, references stay valid, and the values include the constants of the expected queries
-and near misses. A graph keeps its nodes; properties and relationships are drawn. Runs in the worker process.
+and near misses. A graph keeps its nodes; properties and relationships are drawn. This runs in the worker process.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ JOIN pragma_table_xinfo(key."table") AS theirs ON theirs.name = key."to" COLLATE
 _KEY_NAME = re.compile(r"(?:.*_|.*(?=I[dD]$))?(?:id|code|no|number|key)", re.IGNORECASE)
 
 Way = Callable[[Sequence[str], int], Any]
-"""Returns the content with a number: the same number and expected queries give the same content."""
+"""A function of the expected queries and a number that returns a content; the same arguments give the same content."""
 
 
 @dataclass
 class FilledTable:
-    """A table. columns: the values of each, without NULL; key: the column that identifies rows; foreign: the table and column
-    that a column refers to.
+    """A table. columns: the values of each column, without NULL; key: the column that identifies rows, "" for none;
+    foreign: the table and column to which a column refers.
     """
 
     columns: dict[str, list[Any]]
@@ -87,7 +87,7 @@ def _refers(column: str, table: str, key: str) -> bool:
 
 
 def near(value: Any) -> list[Any]:
-    """Return near misses of a constant, and the constant itself more often."""
+    """Return a constant twice (a text without % at its ends), and near misses of it."""
     if isinstance(value, int | float):
         return [value, value, value - 1, value + 1]
     core = str(value).strip("%")
@@ -97,7 +97,7 @@ def near(value: Any) -> list[Any]:
 def _drawn(
     rng: random.Random, table: FilledTable, named: Mapping[str, list[Any]], parents: Mapping[str, list[Any]]
 ) -> dict[str, list[Any]]:
-    """Return drawn columns. named: constants by column in lower case; parents: the values that a column may refer to."""
+    """Return columns of random values. named: constants by column in lower case; parents: values that a column may refer to."""
     size, columns = rng.choice((8, 20, 40, 60)), dict[str, list[Any]]()
     for column, held in table.columns.items():
         own = held or ["a", "b", 1, 2]
@@ -105,7 +105,7 @@ def _drawn(
             known = [*dict.fromkeys(parents[column])] or [None]
             some = rng.sample(known, max(1, round(len(known) * rng.choice((0.4, 0.7, 1)))))
             values = rng.choices(some + some[: 1 + len(some) // 4] * rng.choice((0, 2, 4)), k=size)
-        elif column == table.key:  # repeated texts get a number
+        elif column == table.key:  # more texts are made with numbers
             more = [*range(1, size + 1)] if isinstance(own[0], int) else [*own, *(f"{own[0]} {n}" for n in range(size))]
             values = more[:size]
         else:
@@ -114,7 +114,7 @@ def _drawn(
             wanted = [one for value in named.get(column.lower(), ()) for one in near(value)]
             pools = rng.choices((wanted, few, own), (0.7 if wanted else 0, share, 1 - share), k=size)
             values = [*map(rng.choice, pools)]
-        empty = rng.choice((0, 0, 0.1, 0.25)) if column != table.key else 0  # the share of NULL
+        empty = rng.choice((0, 0, 0.1, 0.25)) if column != table.key else 0  # share of NULL
         columns[column] = [None if rng.random() < empty else value for value in values]
     return columns
 
@@ -124,7 +124,7 @@ def _drawing(queries: Sequence[str], number: int) -> random.Random:
 
 
 def database_contents(file: bytes, dialect: Dialect = "sqlite") -> Way:
-    """Return a generator of other contents. file: a database that opens in memory; dialect: of the expected queries."""
+    """Return a function that generates contents. file: a database that opens in memory; dialect: of the expected queries."""
     source, dangling, order = opened(file), list[str](), list[str]()
     tables = read_tables(source)
     known = {column.lower() for table in tables.values() for column in table.columns}
@@ -151,7 +151,7 @@ def database_contents(file: bytes, dialect: Dialect = "sqlite") -> Way:
             into = f"{quoted(name)} ({', '.join(map(quoted, made[name]))})"
             insert = f"INSERT OR IGNORE INTO {into} VALUES ({', '.join('?' * len(made[name]))})"  # noqa: S608
             for row in zip(*made[name].values(), strict=True):
-                with suppress(apsw.Error, OverflowError):  # of a STRICT table, or an INTEGER PRIMARY KEY
+                with suppress(apsw.Error, OverflowError):  # from a STRICT table or an INTEGER PRIMARY KEY
                     connection.execute(insert, row)
         left = -1
         while left != (left := connection.total_changes()):  # deleting a row may leave others without a parent
@@ -163,7 +163,7 @@ def database_contents(file: bytes, dialect: Dialect = "sqlite") -> Way:
 
 
 def constants(queries: Sequence[str], dialect: Dialect, known: Collection[str]) -> Mapping[str, list[Any]]:
-    """Return the constants of queries by the column, in lower case, that each follows."""
+    """Return the constants in queries by the column name before them, in lower case."""
     found: dict[str, list[Any]] = defaultdict(list)
     for query in queries:
         name = ""
@@ -194,8 +194,8 @@ _ODD = "source_id = target_id OR id NOT IN (SELECT min(id) FROM edges GROUP BY s
 
 
 def graph_contents(file: bytes) -> Way:
-    """Return a generator of other graphs: properties get values of their kind, relationships other ends of their kind. Few
-    graphs have parallel relationships or loops, so those are removed. file: graphqlite's database.
+    """Return a function that generates graphs: a property gets values of the same key, a relationship another end of its type.
+    Parallel relationships and loops, which few graphs have, are removed. file: graphqlite's database.
     """
     keys = {number: name.lower() for name, number in opened(file).execute("SELECT key, id FROM property_keys")}
 

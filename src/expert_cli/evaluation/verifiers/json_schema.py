@@ -1,4 +1,4 @@
-"""Judges JSON answers: strict JSON that is valid for the case's JSON Schema and has the values that its rule asks for."""
+"""Judges JSON answers: they must be strict JSON, fit the case's JSON Schema, and have the values that its rule requires."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class JsonCase(Case):
         return Grade("wrong", fault) if fault else Grade("correct")
 
     def result_key(self, answer: str, file: Path | None, timeout_s: float) -> Hashable:  # noqa: ARG002  a case names none
-        """Return the value, independent of layout and member order; 1 and 1.0 are equal, true and 1 are not."""
+        """Return a key of the value, independent of layout and member order; 1 and 1.0 are equal, true and 1 are not."""
         readable(answer)
         _parse(answer)
         return same_as(answer)
@@ -71,7 +71,7 @@ def difference(value: Any, expected: Any, place: str = "", *, subset: bool = Fal
     elif isinstance(expected, list) and isinstance(value, list) and len(value) == len(expected):
         pairs = enumerate(zip(value, expected, strict=True))
         inside = (difference(*pair, f"{place}/{index}", subset=subset) for index, pair in pairs)
-    elif value != expected or isinstance(value, bool) is not isinstance(expected, bool):  # True == 1 in Python alone
+    elif value != expected or isinstance(value, bool) is not isinstance(expected, bool):  # in Python, True == 1
         shown, wanted = (json.dumps(one, ensure_ascii=False)[:60] for one in (value, expected))
         return f"{place or '/'} is {shown}, not {wanted}"
     return next(filter(None, inside), "")
@@ -89,7 +89,7 @@ _WORKER = Worker(f"{__name__}:judge", "jsonschema_rs")
 
 
 def judge() -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
-    """Return a function that says where a value violates the schema, "" for nowhere; it can take exponential time."""
+    """Return a function that says where a value violates a schema, "" for nowhere; it can take exponential time."""
     _validator("{}")  # import the package while this process may still open files
     return _misfit
 

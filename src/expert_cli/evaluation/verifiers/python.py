@@ -33,7 +33,7 @@ class PythonCase(Case):
 
     tests: str = ""  # test functions and unittest cases in it are run
     function: str = ""  # the function to call: a name, or `Solution().name`
-    # arguments and expected result of each call; a tuple is a list
+    # arguments and expected result of each call; a returned tuple counts as a list
     calls: list[Annotated[tuple[list[JsonValue], JsonValue], Strict(False)]] = Field(default=[])
 
     @property
@@ -53,7 +53,7 @@ class PythonCase(Case):
             raise InputError("a case has either tests, or function and calls", hint)
 
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:  # noqa: ARG002  a case names none
-        """Run a program; `timeout_s` counts from when its process is ready."""
+        """Run a program. The time limit begins when its process is ready."""
         asked: dict[str, Any] = {"program": answer, "tests": self.tests, "function": self.function}
         asked |= {"args": [args for args, _ in self.calls], "nonce": secrets.token_hex(16)}
         words, files = [sys.executable, "-I", "-S", str(CHILD)], [sys.prefix, sys.base_prefix, str(CHILD)]
@@ -68,7 +68,7 @@ class PythonCase(Case):
         return Grade(kind, str(reply.get("why", "")))
 
     def result_key(self, answer: str, file: Path | None, timeout_s: float) -> Hashable:  # noqa: ARG002
-        """Return the program without comments and layout: without tests nobody knows its result."""
+        """Return the program without comments and layout, because its result is not known without tests."""
         readable(answer)
         try:
             return ast.dump(ast.parse(answer))

@@ -1,6 +1,6 @@
 """Judges SQL and Cypher: an answer must return the rows of an expected query, on one database content or several.
 
-This side reads cases and files. `sandbox/sqlite.py` runs and compares, in a worker process that can be killed.
+This module reads cases and files. `sandbox/sqlite.py` runs queries and compares rows, in a worker process that can be killed.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from expert_cli.evaluation.verifiers.sandbox.child_process import PREPARE_S, Wor
 
 FAULT_S = 0.3
 _FIRST = re.compile(r"""[\s;]*((?:'[^']*'|"[^"]*"|[^;'"])*)""")
-"""Matches the first of several queries, except in the presence of comments or escaped quotes. sqlglot reads them, but is not
-installed for training alone.
+"""Matches the first of several queries, unless there are comments or escaped quotes. sqlglot reads them, too, but is not always
+installed: training does not need it.
 """
 _STARTING = Lock()
 
@@ -66,12 +66,12 @@ class QueryCase(Case):
         return Grade(**self._asked("grade", answer, file, timeout_s))
 
     def result_key(self, answer: str, file: Path | None, timeout_s: float) -> Hashable:
-        """Return a key of the answer's rows on every content: equal for rows that the case's rule takes for equal."""
+        """Return a key of the answer's rows on every content, equal for rows that the case's rule treats as equal."""
         reply = self._asked("key", answer, file, timeout_s)
         return EMPTY if reply["empty"] else str(reply["key"])
 
     def fault(self, answer: str) -> str:
-        """Return why the answer does not run on the first content; "" where it runs, or only takes too long."""
+        """Return why the answer does not run on the first content; "" if it runs, or only exceeds a limit."""
         try:
             self._asked("key", answer, Path(self.file_names[0]), FAULT_S)
         except Stopped as stopped:
@@ -79,7 +79,7 @@ class QueryCase(Case):
         return ""
 
     def _asked(self, do: str, answer: str, file: Path | None, timeout_s: float) -> dict[str, Any]:
-        """Ask a worker process, which is sent the files of a case it does not know yet."""
+        """Ask a worker process, and send it the files of the case if it does not know the case yet."""
         files = [file, *map(Path, self.file_names[1:])] if file else []
         case = {"expected": self.expected, "rule": self.rule, "perturb": self.perturb or 0}
         case["files"] = [f"{path.stat().st_size} {path.stat().st_mtime_ns} {path}" for path in files]

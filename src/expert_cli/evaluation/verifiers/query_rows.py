@@ -20,13 +20,13 @@ Dialect = Literal["sqlite", "postgresql", "cypher"]
 SQLGLOT = {"sqlite": "sqlite", "postgresql": "postgres"}
 TEXTS = (TokenType.STRING, TokenType.NATIONAL_STRING, TokenType.BYTE_STRING, TokenType.HEREDOC_STRING)
 BEGINS = (TokenType.SELECT, TokenType.WITH, TokenType.VALUES, TokenType.VAR)
-"""The first token of a query, or a word that is no keyword."""
+"""Token types with which a query may begin. VAR: a word that is not a keyword."""
 _OPENS, _CLOSES = ({getattr(TokenType, f"{side}_{of}") for of in ("PAREN", "BRACKET", "BRACE")} for side in ("L", "R"))
 
 
 class _Cypher(Tokenizer):
     QUOTES, IDENTIFIERS, COMMENTS, STRING_ESCAPES = ["'", '"'], ["`"], ["//", ("/*", "*/")], ["\\"]
-    COMMANDS: ClassVar[set[TokenType]] = set()  # CALL is no command of another language here
+    COMMANDS: ClassVar[set[TokenType]] = set()  # CALL is not a command here
 
 
 @lru_cache(maxsize=64)
@@ -53,7 +53,7 @@ def outer(statement: str, dialect: Dialect) -> Iterator[Token]:
 
 
 def split(text: str, dialect: Dialect) -> list[str]:
-    """Return the statements of `text` without their semicolons; comments alone are no statement."""
+    """Return the statements of `text` without their semicolons; comments without code are not a statement."""
     found, start, filled = [], 0, False
     for token in tokens(text, dialect):
         is_end = token.token_type is TokenType.SEMICOLON
@@ -78,13 +78,13 @@ def without(statement: str, dialect: Dialect, kinds: tuple[TokenType, ...], put:
 
 
 def orders_rows(statement: str, dialect: Dialect) -> bool:
-    """Whether the query asks for an order of rows: an ORDER BY outside brackets, in Cypher after the last RETURN."""
+    """Whether the query orders its rows: it has an ORDER BY outside brackets, in Cypher after the last RETURN."""
     code = words(outer(statement, dialect))
     return "ORDER BY" in code[_last_return(code) :]
 
 
 def orders_lists(statement: str) -> bool:
-    """Whether the lists in a Cypher query's result have a defined order: it does not call collect()."""
+    """Whether the lists in a Cypher query's result have a defined order, that is, the query does not call collect()."""
     return "COLLECT" not in words(tokens(statement, "cypher"))
 
 
@@ -94,14 +94,14 @@ def _last_return(code: Sequence[str]) -> int:
 
 Rule = Literal["strict", "spider"]
 TOLERANCE, NOISE = 1e-6, 1e-9
-"""Relative tolerances of floats: for equality, and for sums that were added in another order."""
+"""Relative tolerances of floats: TOLERANCE for equality, NOISE for sums that were added in another order."""
 MAX_ORDER_LOOKS = 1_000_000
-"""At most so many comparisons of rows to find a column order, or pairs of rows; beyond it, those sorted alike are compared."""
+"""The most comparisons of rows to find a column order or pairs of equal rows. Beyond it, only one order is compared."""
 
 Row = tuple[Any, ...]
 Run = Callable[[str], Sequence[Row]]
 Flat = tuple[str, tuple[int | float, ...]]
-"""A row as text with its numbers taken out, to compare exactly, and the numbers."""
+"""A row as text without its numbers, which is compared exactly, and the numbers."""
 
 
 Ties = Sequence[Sequence[Row]]
@@ -110,7 +110,7 @@ Ties = Sequence[Sequence[Row]]
 
 @dataclass(frozen=True)
 class Result:
-    """The result of an accepted query. ordered: its row order counts; ordered_lists: the order inside lists counts, too."""
+    """The result of an accepted query. ordered: the order of rows counts; ordered_lists: the order inside lists counts."""
 
     rows: Sequence[Row]
     ordered: bool = False
@@ -132,7 +132,7 @@ def same(rows: Sequence[Row], expected: Result) -> bool:
 
 
 def _within(rows: Sequence[Row], ties: Ties, ordered_lists: bool) -> bool:
-    """Whether the rows follow the groups of ties: within a group any order, and where a LIMIT cuts a group any of its rows."""
+    """Whether the rows follow the groups of ties, in any order within a group. If a LIMIT cuts a group, any of its rows fit."""
     flat, start = _flattened(rows, ordered_lists), 0
     for group in ties:
         part = flat[start : start + len(group)]
@@ -143,7 +143,7 @@ def _within(rows: Sequence[Row], ties: Ties, ordered_lists: bool) -> bool:
 
 
 def _are_among(part: Sequence[Flat], group: Sequence[Flat]) -> bool:
-    """Whether the rows are among the group's, counting repeats."""
+    """Whether the rows are among the group's rows, counting repeats."""
     if len(part) != len(group):
         return not Counter(map(_rounded, part)) - Counter(map(_rounded, group))
     if all(map(_alike, sorted(part, key=_rounded), sorted(group, key=_rounded))):
@@ -215,9 +215,9 @@ def _hashable(cell: Any) -> Hashable:
 
 
 def rows_key(rule: Rule, rows: Sequence[Row], accepted: Sequence[Result]) -> Hashable:
-    """Return a key, equal for results that the rule takes for equal; it keeps the order if all of `accepted` have one.
+    """Return a key, equal for results that the rule treats as equal. It keeps the row order if all of `accepted` have one.
 
-    By `spider`, columns with the same values keep their order.
+    For `spider`, columns with the same values keep their order.
     """
     if rule == "spider":  # columns may have any order
         rows = [*zip(*sorted(zip(*rows, strict=True), key=lambda column: sorted(map(repr, column))), strict=True)]
@@ -226,10 +226,10 @@ def rows_key(rule: Rule, rows: Sequence[Row], accepted: Sequence[Result]) -> Has
 
 
 def find_ties(query: str, dialect: Dialect, own: Result, run: Run, columns: Sequence[str]) -> Ties | None:
-    """Return the groups of tied rows of an ordered query; None where they cannot be found, and only its own order is right.
+    """Return the groups of tied rows of an ordered query; None if they cannot be found, and only its own order is right.
 
     The query is run twice without its LIMIT, with all result columns appended to its sort keys, once ascending and once
-    descending. A group of ties ends wherever both runs have returned the same set of rows, so sort keys need not be columns.
+    descending. A group of ties ends where both runs have returned the same set of rows, so sort keys need not be columns.
 
     own: the query's own result; columns: how ORDER BY can name each column of it.
     """

@@ -1,4 +1,4 @@
-"""The verifiers by name: those of this package, and those that other packages provide by an entry point.
+"""The verifiers by name: those of this package, and those of other packages, which provide an entry point.
 
 [project.entry-points."expert_cli.verifiers"]
 rhyme = "rhymes.judge:RhymeCase"              a subclass of Case (`case.py`), loaded when a row names it
@@ -24,7 +24,7 @@ VERIFIERS: dict[str, type[Case]] = {
     "exact": values.ExactCase, "choice": values.ChoiceCase, "number": values.NumberCase, "regex": values.RegexCase,
     "contains_all": values.ContainsAllCase, "command": CommandCase,
 }  # fmt: skip
-"""Those of this package."""
+"""The verifiers of this package."""
 
 
 def known_verifiers() -> list[str]:

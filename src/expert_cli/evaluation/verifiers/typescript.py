@@ -1,7 +1,7 @@
-"""Judges TypeScript answers with deno: parsed, type-checked, then run with the case's tests in a sandboxed process.
+"""Judges TypeScript answers with deno, which parses them, checks types, and runs them with the tests in a sandboxed process.
 
-Answer and tests are two modules, and the globals are frozen, so an answer affects the tests only through what they call. Types
-need not be strict: 91 of MBXP's 831 solutions, which all pass their tests, violate the strict rules.
+Answer and tests are two modules, and the globals are frozen, so an answer affects the tests only by the code that they call.
+Types need not be strict: 91 of MBXP's 831 solutions, which all pass their tests, violate the strict rules.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from expert_cli.evaluation.verifiers.case import Case, Example, Grade, Stopped, 
 from expert_cli.evaluation.verifiers.sandbox.child_process import START_S, reply_of, require_packages, run_program
 
 END, TYPE_CHECK_S = "export {};", 2.0
-"""Turns a text into a module; the shortest time limit of a type check, without deno's start."""
+"""END turns a text into a module. TYPE_CHECK_S: the shortest time limit of a type check, without deno's start."""
 READER, RUNNER = (Path(__file__).parent / "sandbox" / f"typescript_{name}.js" for name in ("reader", "runner"))
 MODULES = [
     "assert", "assert/strict", "buffer", "crypto", "events", "path", "perf_hooks", "querystring", "string_decoder",
@@ -38,8 +38,8 @@ crypto performance structuredClone queueMicrotask setTimeout setInterval setImme
 """
 """Globals that a program may use. None of them gives access to files, the network or other processes."""
 KEPT = {*GLOBALS.split(), "console", "require"} - {"Event", "Iterator"}
-"""Globals that tests always get from the runtime, even if the answer declares the same name: its own `class Map` could fake
-results. Event and Iterator are left out: programs declare classes of these names.
+"""Globals that tests always get from the runtime, even if the answer declares the same name, because its own `class Map` could
+fake results. Event and Iterator are left out, because programs declare classes of these names.
 """
 CONFIG = {
     "compilerOptions": {"strict": False, "noImplicitOverride": False, "lib": ["es2023", "dom", "dom.iterable"]},
@@ -53,12 +53,12 @@ RUN = "run --no-config --import-map deno.json --no-remote --no-npm --no-lock --n
 RUN += f"--v8-flags=--max-old-space-size=256,--disallow-code-generation-from-strings {RUNNER.name}"
 Source = Mapping[str, Any]
 """A text as deno's parser sees it. text: without comments, which could switch off the type check. names: its top-level names,
-and whether each is a value. asks: the modules it imports, None for a computed name.
+and whether each is a value. asks: the modules that it imports, None for a computed name.
 """
 Program = tuple[str, ...]
 """An answer and its tests: as given, or as two runnable modules followed by the modules they import."""
 _KNOWN: dict[Program, Program | Grade] = {}
-"""What checking an answer with its tests gave, until they are run."""
+"""The results of checking answers with their tests, kept until they are run."""
 
 
 class TypescriptCase(Case):
@@ -84,13 +84,13 @@ class TypescriptCase(Case):
             _KNOWN.update(_checked([*dict.fromkeys(programs)], max(timeout_s, TYPE_CHECK_S)))
 
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:  # noqa: ARG002  a case names none
-        """Judge an answer by `tests`, or without any by whether it compiles and ends; start-up time does not count."""
+        """Grade an answer by `tests`, or, without any, by whether it compiles and ends. Start-up time does not count."""
         program = answer, self.tests or ""
         found = _KNOWN.pop(program, None) or _checked([program], max(timeout_s, TYPE_CHECK_S))[program]
         return found if isinstance(found, Grade) else _run(found, timeout_s)
 
     def result_key(self, answer: str, file: Path | None, timeout_s: float) -> Hashable:  # noqa: ARG002
-        """Return the program without comments: without tests nobody knows its result."""
+        """Return the program without comments, because its result is not known without tests."""
         readable(answer)
         source = _read([answer], max(timeout_s, TYPE_CHECK_S))[answer]
         if isinstance(source, Grade):
@@ -99,7 +99,7 @@ class TypescriptCase(Case):
 
 
 def _checked(programs: Sequence[Program], limit_s: float) -> dict[Program, Program | Grade]:
-    """Check programs together; where deno does not finish, check them again in two halves."""
+    """Check programs together; if deno does not finish, check them again in two halves."""
     try:
         read = _read([*dict.fromkeys(text for one in programs for text in one)], limit_s)
         made = {one: _modules(one, *(read[text] for text in one)) for one in programs}
@@ -130,7 +130,7 @@ def _read(texts: Sequence[str], limit_s: float) -> dict[str, Source | Grade]:
 
 
 def _modules(program: Program, answer: Source | Grade, tests: Source | Grade) -> Program | Grade:
-    """Return the two modules; the tests import all names of the answer that they do not declare. Line numbers stay."""
+    """Return the two modules; the tests import all names of the answer that they do not declare. Line numbers do not change."""
     if isinstance(answer, Grade):
         return answer
     if isinstance(tests, Grade):
@@ -149,7 +149,7 @@ def _modules(program: Program, answer: Source | Grade, tests: Source | Grade) ->
 
 
 def _faults(programs: Sequence[Program], limit_s: float) -> dict[Program, Grade]:
-    """Return the first type error of each program that has one; folder names are random. Raises `Stopped`."""
+    """Return the first type error of each program that has one. The folder's name is random. Raises `Stopped`."""
     if not programs:
         return {}
     files = {
@@ -186,7 +186,7 @@ def _run(program: Program, timeout_s: float) -> Grade:
 def _deno(
     words: str, files: Mapping[str, str], limit_s: float, *, stderr: int = subprocess.DEVNULL, asked: str = ""
 ) -> tuple[str, int, Path]:
-    """Run deno through `run_program` in a folder with `files` and ours. Raises `Stopped`, EnvironmentProblem."""
+    """Run deno by `run_program` in a folder with `files` and `OURS`. Raises `Stopped`, EnvironmentProblem."""
     require_packages("deno")
     import deno
 

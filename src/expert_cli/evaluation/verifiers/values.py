@@ -65,7 +65,7 @@ class ChoiceCase(Case):
             raise InputError(f"expected: {self.expected!r} is none of the labels", f"labels: {', '.join(self.labels)}")
 
     def labeled(self, answer: str) -> Labeled:
-        """Return the label that the answer is."""
+        """Return the answer as a label."""
         answered = next((label for label in self.labels if _label(label) == _label(answer)), None)
         return Labeled(tuple(self.labels), self.expected, answered)
 

@@ -38,7 +38,7 @@ _ON_OOM = {
 
 
 class ComputeKeys(Strict):
-    """What may be written of how a step is computed."""
+    """The keys for how a step is computed."""
 
     device: DeviceChoice | None = key("auto", "trains on {}", why="a GPU is faster")
     """Training device: a GPU (cuda, also for AMD's; rocm is its old name), or the CPU. auto: a GPU if there is one."""

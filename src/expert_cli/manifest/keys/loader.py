@@ -27,7 +27,7 @@ ALIKE = "rows of similar length share a batch, by the seed; they are often simil
 
 
 class LoaderKeys(Strict):
-    """What may be written of packs and batches."""
+    """The keys for packs and batches."""
 
     max_seq_length: Annotated[int, Field(ge=8, le=2**24)] | None = key(
         2048,

@@ -25,7 +25,7 @@ def seconds_of(time: str) -> float:
 
 
 class LogSaveEvalKeys(Strict):
-    """What may be written of logs, checkpoints and evaluations."""
+    """The keys for logs, checkpoints and evaluations."""
 
     logging_steps: Positive | None = key(10, "a log line every {} steps", why="enough to follow the loss")
     """Steps between two log lines."""
@@ -73,7 +73,7 @@ class LogSaveEvalKeys(Strict):
 
     @property
     def compares_steps(self) -> bool:
-        """Whether the run asks which of its steps is the best."""
+        """Whether the run compares its steps to find the best one."""
         return bool(self.load_best_model_at_end or self.early_stopping_patience)
 
     @property
@@ -93,7 +93,7 @@ class LogSaveEvalConfig:
     """What is logged, saved and evaluated, and when. `save_total_limit` None keeps every checkpoint.
 
     save_every_s > 0: checkpoints by time, whatever `save_strategy` is. validates: an evaluation computes the loss on the
-    validation rows. answers: the number of cases answered in it. metric: chooses the best step, as the Trainer logs it.
+    validation rows. answers: the number of cases answered in it. metric: chooses the best step; its name in the Trainer's log.
     """
 
     logging_steps: int

@@ -38,10 +38,10 @@ OLD_OPTIMIZERS = {
     "paged_ademamix_32bit": "paged_adamw_32bit",
     "paged_ademamix_8bit": "paged_adamw_8bit",
 }
-"""Names of earlier versions, and the optimizer that takes their place."""
+"""Names that earlier versions accepted, and the optimizer that replaces each."""
 WITHOUT_WAITS = frozenset({"adamw_torch", "adamw_torch_fused", "adafactor", "rmsprop", "sgd", "adagrad"})
-"""The others are bitsandbytes', whose step waits for the GPU after every parameter (0.50.2: Optimizer8bit.step): the adapter is
-one."""
+"""Optimizers whose step does not wait for the GPU. Those of bitsandbytes wait after every parameter (0.50.2:
+Optimizer8bit.step), and the adapter is one parameter."""
 _ROWS = "{keys[batch_size]} x {keys[gradient_accumulation_steps]} rows in each optimizer step"
 
 
@@ -51,7 +51,7 @@ def _optimizer(name: str) -> str:
 
 
 class OptimKeys(Strict):
-    """What may be written of the length of training and of the optimizer."""
+    """The keys for the length of training and the optimizer."""
 
     epochs: Epochs | None = key(
         1.0, "{:g} passes over the data", why="rows are not memorized; small data sets need more"

@@ -11,7 +11,7 @@ from pydantic import Field
 from expert_cli.manifest.key import AdapterType, Modules, PositiveNumber, Share, Strict, Text, key, unused
 
 REWARDS = 'rewards train with TRL\'s GRPOTrainer: docs/RECIPES.md, "Rewards in TRL"'
-"""What is said of reinforcement learning, where a manifest asks for it."""
+"""The hint for a manifest that requests reinforcement learning."""
 
 
 def _trained_rows(tokens: str | list[str]) -> str:
@@ -23,7 +23,7 @@ def _trained_rows(tokens: str | list[str]) -> str:
 
 
 class AdapterKeys(Strict):
-    """What may be written of the adapter."""
+    """The keys for the adapter."""
 
     method: Literal["sft", "rft"] | None = key(
         "sft",

@@ -89,7 +89,7 @@ _START = Field(
     description="Where the training of a round starts: a new adapter on the base model, or the adapter that drew its answers.",
 )
 _NAMED: Any = {"from": (Start | None, _START)}
-"""A Python keyword, which cannot be a field's name in a class statement."""
+"""`from` is a Python keyword, so it cannot be a field's name in a class statement."""
 _WithFrom = create_model("_WithFrom", __base__=_Keys, **_NAMED)
 
 
@@ -99,7 +99,7 @@ class Rft(_WithFrom):
 
 @dataclass(frozen=True)
 class RftConfig:
-    """The settings of rft. held_back: the share that judges; 0 with `held_back_cases`."""
+    """The settings of rft. held_back: the share that is held back to judge rounds; 0 with `held_back_cases`."""
 
     prompts: Path
     rounds: int

@@ -1,4 +1,4 @@
-"""`training.dataset.schema_prompt`: how a database is described to a question."""
+"""`training.dataset.schema_prompt`: how a database is described in a prompt."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ class SchemaPromptKeys(Strict):
 class SchemaPromptConfig:
     """How a database is described. tables, columns: the largest numbers of them; None = all.
 
-    values: of a column, matching the question; examples: of a column, whatever is asked. databases: the absolute path pattern
-    of the rows' files, "" = none.
+    values: the largest number of a column's values that match the question. examples: the number of its most frequent values to
+    show if fewer match. databases: the absolute path pattern of the rows' files, "" = none.
     """
 
     style: SchemaStyle = "compact"

@@ -3,8 +3,8 @@
     per_document_sdpa   a loop over the documents, PyTorch's fused SDPA for each: any device
     varlen_attention    torch.nn.attention.varlen, FlashAttention inside PyTorch: NVIDIA GPUs from Ampere on, bf16 or fp16
 
-Each is a back end of `attention_backends.py`, registered with transformers, which then makes no mask. The borders are passed
-under the names of transformers' flash-attention integration.
+Each is a back end of `attention_backends.py`, registered with transformers, which then makes no mask. Document borders are
+passed under the names of transformers' flash-attention integration.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ KNOWS_GROUPS = "enable_gqa" in inspect.signature(varlen.varlen_attn).parameters
 
 
 def varlen_kwargs(starts: Tensor, longest: int) -> dict[str, Any]:
-    """Return the keyword arguments of an attention call: `starts` int32 [documents + 1] on the model's device."""
+    """Return the keyword arguments of an attention call. starts: int32 [documents + 1], on the device. longest: in tokens."""
     return {"cu_seq_lens_q": starts, "cu_seq_lens_k": starts, "max_length_q": longest, "max_length_k": longest}
 
 
@@ -39,7 +39,7 @@ def use(model: PreTrainedModel, name: str) -> None:
 
 @contextmanager
 def plain_attention(model: PreTrainedModel) -> Iterator[None]:
-    """Use transformers' own attention meanwhile: for generation, with a KV cache and padded rows."""
+    """Use transformers' own attention inside the context: for generation, with a KV cache and padded rows."""
     before = attention_name(model.config)
     is_ours = any(backend.function and backend.registered == before for backend in BACKENDS)
     model.set_attn_implementation("sdpa" if is_ours else before)

@@ -1,7 +1,7 @@
 """The attention back ends in order of preference, with their requirements and all their differences.
 
-A new one is an entry in `BACKENDS` and, if transformers lacks it, a function in `attention.py`. Does not import torch, so that
-`doctor` can list them first.
+A new one is an entry in `BACKENDS` and, if transformers lacks it, a function in `attention.py`. This module does not import
+torch, so that `doctor` can list the back ends before torch is loaded.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from expert_cli.manifest.key import Dtype
 from expert_cli.manifest.keys.compute import Attention, DeviceName
 
 MULTIPLE, WIDEST = 8, 256
-"""FlashAttention's kernels need head dimensions that are multiples of this, and at most this wide."""
+"""FlashAttention's kernels need head dimensions that are multiples of MULTIPLE and at most WIDEST."""
 ROWS_VARY = "its rows are as long as the longest of their batch"
 DROPOUTS = ("attention_dropout", "attn_pdrop", "attention_probs_dropout_prob")
 """Names of the attention dropout in transformers' configurations."""
@@ -40,7 +40,7 @@ def _varlen_refuses(model: Any) -> str:
 
 
 def _plain_refuses(model: Any) -> str:
-    """Return why a model needs more than our functions compute: softmax of scaled scores, and a window."""
+    """Return why our functions cannot replace a model's attention, or "". They do softmax of scaled scores, and a window."""
     config = model.config.get_text_config()
     if not takes_attention(model):
         return f"{type(model).__name__} does not take its attention from outside"
@@ -53,7 +53,7 @@ def _plain_refuses(model: Any) -> str:
 
 
 def _odd_heads(model: Any) -> str:
-    """Return why FlashAttention does not support the head dimensions, by transformers' names for them."""
+    """Return why FlashAttention does not support a model's head dimensions, or "". They are found by transformers' names."""
     for own in map(vars, model.get_decoder().modules()):
         head = own.get("qk_head_dim") or own.get("head_dim") or own.get("head_size")
         if "is_causal" not in own or not head:
@@ -69,10 +69,10 @@ def _odd_heads(model: Any) -> str:
 class AttentionBackend:
     """One implementation of attention.
 
-    name: in plans and messages. asked_by: the setting that selects it. layout: "packed" takes concatenated documents in one
-    row, "padded" one row a pack and a mask, "rows" one a document. reason: in the kernel plan. lacks: why a machine cannot run
-    it, or "". refuses: why it cannot serve a model (transformers', on any device), or "". function: in `attention.py`; "":
-    transformers has it under `name`. captures: why a CUDA graph cannot record it, or "".
+    name: in plans and messages. asked_by: the setting that selects it. layout: "packed": concatenated documents in one row;
+    "padded": one row per pack, and a mask; "rows": one row per document. reason: for the kernel plan. lacks: why a machine
+    cannot run it, or "". refuses: why it does not support a transformers model, on any device, or "". function: in
+    `attention.py`; "": transformers has it under `name`. captures: why a CUDA graph cannot record it, or "".
     """
 
     name: str
@@ -119,7 +119,7 @@ BACKENDS = (
     ),
     AttentionBackend("sdpa", "rows", "rows", "as requested; one document in each row, padded", captures=ROWS_VARY),
 )
-"""The first one for the setting is used that the machine can run and that supports the model."""
+"""Of the entries for a setting, the first one that the machine can run and that supports the model is used."""
 
 
 def attention_backend(name: str) -> AttentionBackend:
@@ -141,7 +141,7 @@ def choose_attention(
         lack = backend.lacks(device, dtype, machine)
         reason = lack or backend.refuses(model)
         if not reason:
-            break  # SDPA and eager lack and refuse nothing
+            break  # always for SDPA and eager, which have no requirements
         if not lack or device != "cpu":  # on a CPU the lack of GPU kernels is not reported
             words.append(reason)
     return backend, "; ".join([*dict.fromkeys(words), backend.reason])

@@ -5,7 +5,7 @@
 With a vocabulary of 150,000 the logits of 8,000 tokens take 5 GB in fp32, and as much again for their gradient. Here they
 exist one chunk at a time: each chunk's gradient with respect to the hidden states is computed in the forward pass (as in
 Liger's fused linear cross-entropy, arXiv:2410.10989), so the head must be frozen except for single rows. torch's own
-F.linear_cross_entropy sums in bf16: 9.875 for 10.430.
+F.linear_cross_entropy sums in bf16: 9.875 instead of 10.430.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from expert_cli.model.kernels.attention import varlen_kwargs
 from expert_cli.model.vocabulary_rows import MatrixRows, active_rows, base_layer
 
 CHUNK_BYTES = {"cpu": 12 << 20, "cuda": 384 << 20}
-"""Bytes of a chunk's fp32 logits. On a CPU: what fits its caches, and is reused by the allocator without new pages. On a GPU:
-660 rows of a vocabulary of 150,000."""
+"""Bytes of a chunk's fp32 logits. On a CPU they fit into the caches, and the allocator reuses them without new pages. On a GPU
+they are 660 rows of a vocabulary of 150,000."""
 
 
 class CausalLoss(torch.nn.Module):
     """A causal language model whose forward pass returns its loss."""
 
     _is_accelerate_prepared = True
-    """Accelerator.prepare_model leaves it unchanged. Otherwise it would wrap it in DDP, whose hooks do not work in a CUDA
-    graph, and in an autocast that caches converted weights, which a graph would keep reading."""
+    """Makes Accelerator.prepare_model leave the module unchanged. Otherwise it would add DDP, whose hooks do not work in a
+    CUDA graph, and an autocast that caches converted weights, which a graph would keep reading."""
 
     def __init__(self, model: PeftModel, *, full_logits: bool = False, autocast: torch.dtype | None = None) -> None:
         """full_logits: use the model's own logits. autocast: the compute dtype; None: each tensor's own."""
@@ -149,7 +149,7 @@ class _HeadLoss(torch.autograd.Function):
         targets: torch.Tensor,
         chunk: int,
     ) -> torch.Tensor:
-        """Values [k, H]: the trained rows `ids` int64 [k] of the head; None for none."""
+        """Return the summed loss, fp32 []. values: the head's trained rows [k, H], or None. ids: their numbers, int64 [k]."""
         total = hidden.new_zeros((), dtype=torch.float32)
         of_hidden = torch.empty_like(hidden) if ctx.needs_input_grad[0] else None
         rows = None if values is None else (ids, values.to(head.weight.dtype), torch.zeros_like(values))
@@ -162,7 +162,7 @@ class _HeadLoss(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *outputs: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        # fp16's loss scale arrives in `outputs`: multiplied in fp32, so that nothing underflows first
+        # `outputs` contains fp16's loss scale; it is multiplied in fp32, so that nothing underflows before
         of = [None if one is None else (one.float() * outputs[0]).to(one.dtype) for one in ctx.saved_tensors]
         return (*of, *[None] * 4)
 
@@ -174,11 +174,11 @@ def _chunk(
     of_hidden: torch.Tensor | None,
     rows: tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None,
 ) -> torch.Tensor:
-    """Return the summed log-probabilities of `targets` int64 [n, 1], fp32 []; writes the gradient of `hidden` into
+    """Return the summed log-probabilities of `targets` int64 [n, 1], fp32 []; write the gradient of `hidden` into
     `of_hidden`.
 
-    rows: ids of the trained rows, their values in the head's dtype, and their gradient, which is added to. A function, so that
-    a chunk's tensors are freed before the next one.
+    rows: ids of the trained rows, their values in the head's dtype, and their gradient, which is accumulated. This is a
+    separate function, so that a chunk's tensors are freed before the next chunk.
     """
     hidden, ignored, targets = hidden.to(head.weight.dtype), targets < 0, targets.clamp(min=0)
     logits = linear(hidden, head.weight, head.bias)

@@ -1,10 +1,10 @@
 """Dequantizes NF4 weights once into the compute dtype, instead of at every step; the numbers are the same.
 
-Frozen weights do not change, so 2 bytes a weight instead of 0.55 save that work. Products are bitwise equal wherever
-bitsandbytes multiplies with the dequantized weight itself: always on a CPU, on a GPU in the backward pass and from 1,537
-tokens on; with fewer tokens its own kernels (0.50.2) multiply in another order.
+Frozen weights do not change, so a copy with 2 bytes per weight instead of 0.55 saves that work. Products are bitwise equal if
+bitsandbytes, too, multiplies with the dequantized weight: always on a CPU, and on a GPU in the backward pass and from 1,537
+tokens on. For fewer tokens, its kernels (0.50.2) multiply in another order.
 
-Whether the copy fits is known only after a trial step. Until then the packed weights may wait in host memory.
+Whether the copy fits is known only after a trial step. Until then the packed weights may be kept in host memory.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def dequantize_linears(model: torch.nn.Module, dtype: torch.dtype, *, keep_packe
 def frozen_weight(layer: Any, dtype: torch.dtype) -> torch.Tensor:
     """Return the weight of a linear layer [out, in] in `dtype`, dequantized as in bitsandbytes' own backward pass."""
     if isinstance(layer, Linear4bit):
-        state = getattr(layer.weight, "quant_state", None) or layer.quant_state  # a sharded weight has none of its own
+        state = getattr(layer.weight, "quant_state", None) or layer.quant_state  # a sharded weight has no quant_state
         return dequantize_4bit(layer.weight.data, state).to(dtype)  # type: ignore[no-any-return]
     if isinstance(layer, Linear8bitLt):
         scales = layer.state.SCB.unsqueeze(1).mul(1.0 / 127.0)
@@ -55,7 +55,7 @@ def frozen_weight(layer: Any, dtype: torch.dtype) -> torch.Tensor:
 
 
 def restore_packed(model: torch.nn.Module) -> int:
-    """Put the kept packed layers back, unchanged; return how many. In place."""
+    """Put the kept packed layers back into `model`, unchanged; return how many."""
     restored = 0
     for parent, name, layer in _children(model, DequantizedLinear):
         if layer.packed is not None:

@@ -39,8 +39,8 @@ class Kernel:
 class KernelPlan:
     """All choices for the step. lines: the same in words, the most important first.
 
-    dequantized: 4-bit weights are dequantized once. full_logits: the model computes its logits itself. fused: norms and
-    activations save no more for the backward pass than a fused kernel. fixed_shape: every batch has the same number of tokens.
+    dequantized: 4-bit weights are dequantized once. full_logits: the model computes its logits itself. fused: Liger's kernels
+    compute norms and activations, and save less for the backward pass. fixed_shape: all batches have equal numbers of tokens.
     """
 
     attention: str
@@ -70,7 +70,7 @@ def kernel_plan(
 ) -> KernelPlan:
     """Return the plan for a base model, which may be on the meta device; `apply_kernels` applies it.
 
-    unpacked: bytes of dequantized 4-bit weights (0: none are quantized); free: on the device beside the base model.
+    unpacked: bytes of dequantized 4-bit weights (0: none are quantized); free: bytes on the device beside the base model.
     """
     used, layout, why = _attention(compute, machine, base)
     fused = _fused(compute, base.config.model_type)
@@ -111,10 +111,10 @@ def apply_kernels(plan: KernelPlan, base: Any, compute: ComputeConfig) -> None:
 
 
 def apply_adapter_kernels(plan: KernelPlan, model: Any, compute: ComputeConfig) -> KernelPlan:
-    """Return the plan with what the model with its adapter supports: LoRA layers are fused, the kind of loss is chosen."""
+    """Fuse the LoRA layers of a model, choose the kind of loss, and return the plan with both."""
     spare_copies(model)
     is_plain = compute.fused_kernels == "off"
-    if not (is_plain or compute.fsdp):  # its weights are sharded, and PEFT's own forward passes gather them
+    if not (is_plain or compute.fsdp):  # fsdp: only PEFT's own forward passes gather sharded weights
         patch_dora(model)
     if compute.fuses_lora and (count := fuse(model)):
         plan = plan.with_line("lora", "fused", f"{count} products are computed with their layers")
@@ -123,7 +123,7 @@ def apply_adapter_kernels(plan: KernelPlan, model: Any, compute: ComputeConfig) 
 
 
 def with_capture(plan: KernelPlan, run: RunConfig) -> KernelPlan:
-    """Return the plan with whether the step will be recorded, and why not."""
+    """Return the plan with the choice to record the step as a CUDA graph, or the reason not to."""
     compute = run.compute
     reasons = {
         "use_cuda_graphs: false": not compute.capture,
@@ -164,7 +164,7 @@ def _attention(compute: ComputeConfig, machine: Machine, base: Any) -> tuple[str
     if recurrent_layers(base):
         return own, "padded", "one document in each row"
     backend, why = choose_attention(compute.attention, compute.device, compute.dtype, machine, base)
-    # without a kernel that knows documents, the model's own, which is not SDPA in every architecture
+    # if no kernel separates documents: the model's own attention, which is not SDPA in every architecture
     return own if backend.name == "sdpa" else backend.name, backend.layout, why
 
 

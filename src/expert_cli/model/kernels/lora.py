@@ -1,23 +1,23 @@
 """LoRA's and DoRA's linear layers with less to compute than PEFT's; the factors stay PEFT's parameters, fp32.
 
-Plain LoRA: a frozen layer and its product are one autograd step, and layers that read the same input share it. PEFT turns the
-input to fp32, autocast turns it back, the product is scaled and added at its full width, every one of these has its own
-backward pass, and autograd adds up the input's gradients of layer and product, of q, k and v. Here, for layers
-i that read x [n, in], everything in the compute dtype:
+Plain LoRA: a frozen layer and its LoRA product are one autograd function, shared by layers with the same input. PEFT converts
+the input to fp32, autocast converts it back, and the product is scaled and added at full width. Each of these operations has
+its own backward pass, and autograd sums the input's gradients over layer and product, and over q, k and v. Here, for layers i
+with the input x [n, in], everything is in the compute dtype:
 
     inner = s x (A_1 | A_2 | ..)^T [n, ranks]       y_i = x W_i^T + bias_i + inner_i B_i^T [n, out_i]
     dinner_i = g_i B_i                              dx = sum g_i W_i + s dinner (A_1 | A_2 | ..)
 
-The factors of the whole model are narrowed at once when its decoder begins.
+All factors of the model are converted at once when the decoder's forward pass begins.
 
-DoRA: the norms of the weights are taken once an optimizer step.
+DoRA: the norms of the weights are computed once per optimizer step.
 
     y = x W^T + bias + ((g - 1) x W^T + s x A^T (g B)^T) [n, out]      g = magnitude / norm [out]
     norm = || W + s B A ||, row by row, a constant to autograd (arXiv:2402.09353, section 4.3)
 
-PEFT unpacks every weight and takes this norm in every forward pass, and adds up in fp32 [n, out]. But W is frozen, and A and B
-change with the optimizer alone: `refresh_norms` is called after it. Everything else is in the compute dtype, in which g is 1
-for a long while: g - 1 is taken in fp32, and what is small is added up before it is added to what is large.
+PEFT dequantizes every weight and computes this norm in every forward pass, and adds in fp32 [n, out]. But W is frozen, and only
+the optimizer changes A and B: `refresh_norms` is called after it. Everything else is in the compute dtype, in which g rounds
+to 1 for a long time: so g - 1 is computed in fp32, and small terms are summed before they are added to large ones.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SHARING = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
 
 
 def fuse(model: PeftModel) -> int:
-    """Fuse the plain LoRA layers of `model` with their products; return how many. Other layers are unchanged."""
+    """Fuse the plain LoRA layers of `model` with their LoRA products; return how many. Other layers are unchanged."""
     groups = [_Group(layers) for module in model.modules() for layers in _groups(module)]
     if groups:
         base: Any = model.get_base_model()
@@ -51,7 +51,7 @@ def fuse(model: PeftModel) -> int:
 
 
 def patch_dora(model: Any) -> int:
-    """Let the DoRA layers of `model` compute norms once a step; return how many. Each gets a buffer `norm`, fp32 [out]."""
+    """Make the DoRA layers of `model` compute norms once per step; return how many. Each gets a buffer `norm`, fp32 [out]."""
     model.dora_layers = [layer for layer in model.modules() if _variants(layer) == [DoraLinearVariant]]
     for layer in model.dora_layers:
         (name,) = layer.lora_A
@@ -66,7 +66,7 @@ def patch_dora(model: Any) -> int:
 def refresh_norms(model: Any) -> None:
     """Recompute the norms of a patched model in place, one layer at a time: W is dequantized to fp32.
 
-    Must be called after every change of the factors. Never waits for the device, so it can be recorded in a CUDA graph.
+    It must be called after every change of the factors. It never waits for the device, so a CUDA graph can record it.
     """
     for layer in getattr(model, "dora_layers", []):
         (name,) = layer.lora_A
@@ -76,7 +76,7 @@ def refresh_norms(model: Any) -> None:
 
 
 def _variants(layer: Any) -> list[type] | None:
-    """Return the kinds beyond plain LoRA of a linear layer with one adapter; None: another layer."""
+    """Return the LoRA variants, such as DoRA, of a linear layer with one adapter: [] for plain LoRA; None for other layers."""
     is_lora = isinstance(layer, LoraLayer) and isinstance(layer.base_layer, torch.nn.Linear)
     return [*map(type, layer.lora_variant.values())] if is_lora and len(layer.lora_A) == 1 else None
 
@@ -86,12 +86,12 @@ def _is_on(layer: Any, name: str) -> bool:
 
 
 def _dora_forward(layer: Any, name: str, x: torch.Tensor, *args: Any, **settings: Any) -> torch.Tensor:
-    """Return a layer's output; in any case but a single active adapter by PEFT's own code."""
+    """Return a layer's output; PEFT's own code computes it unless only `name` is active, and there are no other arguments."""
     if args or settings or not _is_on(layer, name):
         return type(layer).forward(layer, x, *args, **settings)  # type: ignore[no-any-return]
     base = layer.base_layer
     output: torch.Tensor = base(x)
-    read = layer.lora_dropout[name](x)  # PEFT applies dropout to what g scales, but not to x W^T
+    read = layer.lora_dropout[name](x)  # as in PEFT, dropout applies to the terms that g scales, but not to x W^T
     product = output if read is x else base(read)
     g = layer.lora_magnitude_vector[name].weight / layer.norm
     beyond = (g - 1).to(output.dtype)
@@ -106,7 +106,7 @@ def _groups(module: torch.nn.Module) -> Iterator[list[Any]]:
     """Yield the plain LoRA layers directly under a module, grouped by common input."""
     plain: dict[str, Any] = {name: layer for name, layer in module.named_children() if _variants(layer) == []}
     for names in SHARING:
-        # each draws its own dropout, so no two read the same input
+        # each layer draws its own dropout, so the inputs would differ
         together = [name for name in names if name in plain and not has_dropout(plain[name].lora_dropout)]
         if together:
             yield [plain.pop(name) for name in together]
@@ -114,7 +114,7 @@ def _groups(module: torch.nn.Module) -> Iterator[list[Any]]:
 
 
 class _Group:
-    """Layers with the same input, and their LoRA products: the first one called computes for all."""
+    """Layers with the same input, and their LoRA products: the first layer that is called computes the outputs of all."""
 
     def __init__(self, layers: list[Any]) -> None:
         self.layers = layers
@@ -141,7 +141,7 @@ class _Group:
         return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else factor.dtype
 
     def forward(self, layer: Any, x: torch.Tensor, *args: Any, **settings: Any) -> torch.Tensor:
-        """Return a layer's output; by PEFT's own code if more than the product is requested."""
+        """Return a layer's output; PEFT's own code computes it for other arguments, another dtype, or other active adapters."""
         is_on = all(_is_on(each, self.name) for each in self.layers)
         if args or settings or x.dtype != self.dtype or not is_on:
             return type(layer).forward(layer, x, *args, **settings)  # type: ignore[no-any-return]
@@ -153,12 +153,12 @@ class _Group:
         return output
 
     def forget(self) -> None:
-        """Release what is kept of a pass: an unused output would hold all tensors before it in memory."""
+        """Release the tensors of a forward pass: an unused output would keep all tensors before it in memory."""
         self.factors, self.input, self.outputs = [], None, {}
 
     def _outputs(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         dropped = self.layers[0].lora_dropout[self.name](x)
-        factors = self.factors or _narrowed([self], x.dtype)[0]  # recomputed after the decoder's end
+        factors = self.factors or _narrowed([self], x.dtype)[0]  # [] if recomputed after the decoder's end
         bases = [layer.base_layer for layer in self.layers]
         read = None if dropped is x else dropped
         return _Products.apply(x, read, bases, self.scaling, factors, *self.parameters)  # type: ignore[no-any-return,no-untyped-call]
@@ -184,7 +184,7 @@ def _narrowed(groups: list[_Group], dtype: torch.dtype) -> list[list[torch.Tenso
 
 
 class _Products(torch.autograd.Function):
-    """The outputs of layers for one input. parameters: get the gradients; factors: the same, converted."""
+    """Computes the outputs of layers for one input. parameters: get the gradients; factors: the same, converted."""
 
     @staticmethod
     def forward(
@@ -196,7 +196,7 @@ class _Products(torch.autograd.Function):
         factors: list[torch.Tensor],
         *parameters: torch.Tensor,
     ) -> tuple[torch.Tensor, ...]:
-        """dropped: what the products read instead of `x`, None: the same; scaling: of every product."""
+        """dropped: the input of the LoRA products, after dropout; None: `x`. scaling: multiplies every product."""
         a, *b = factors
         rows = (x if dropped is None else dropped).reshape(-1, x.shape[-1])
         inner = _product(rows, a.t(), scaling)
@@ -204,7 +204,7 @@ class _Products(torch.autograd.Function):
             _output(base, x, part, factor) for base, part, factor in zip(bases, _by_layer(inner, b), b, strict=True)
         )
         ctx.save_for_backward(rows, inner, *factors)
-        ctx.set_materialize_grads(False)  # an unused output has none
+        ctx.set_materialize_grads(False)  # the gradient of an unused output is None
         ctx.shape, ctx.bases, ctx.scaling, ctx.wide = x.shape, bases, scaling, parameters[0].dtype
         return outputs
 
@@ -234,7 +234,7 @@ class _Products(torch.autograd.Function):
 
 
 def _output(base: Any, x: torch.Tensor, part: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
-    """Return x W^T + bias + part B^T; on a GPU the large product is added to LoRA's, which saves reading it again."""
+    """Return x W^T + bias + part B^T; a plain linear layer's product is added to LoRA's, which saves reading it again."""
     only_multiplies = type(base).forward is torch.nn.Linear.forward and "forward" not in vars(base)
     if not (only_multiplies and base.weight.dtype == x.dtype):
         output: torch.Tensor = base(x)
@@ -247,7 +247,7 @@ def _output(base: Any, x: torch.Tensor, part: torch.Tensor, factor: torch.Tensor
 def _through_bases(
     bases: list[Any], gradients: list[torch.Tensor | None], of_x: torch.Tensor | None
 ) -> torch.Tensor | None:
-    """Return the gradient [n, in] of the input of frozen layers, added to `of_x` in place."""
+    """Return the gradient [n, in] with respect to the input of frozen layers, added to `of_x` in place."""
     for base, gradient in zip(bases, gradients, strict=True):
         if gradient is not None:
             weight = frozen_weight(base, gradient.dtype)
@@ -256,7 +256,7 @@ def _through_bases(
 
 
 def _by_layer(tensor: torch.Tensor, b: list[torch.Tensor], dimension: int = 1) -> tuple[torch.Tensor, ...]:
-    """Return the columns of each layer, [n, r], where the ranks of all are concatenated."""
+    """Split a tensor with the concatenated ranks of all layers into the columns of each layer, [n, r]."""
     return torch.split(tensor, [factor.shape[1] for factor in b], dimension)
 
 

@@ -1,4 +1,4 @@
-"""Makes a folder that transformers can load from any base model: a folder, a GGUF file, a package or the hub."""
+"""Provides any base model as a folder that transformers can load, from a folder, a GGUF file, a package or the hub."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _AHEAD: dict[str, Future[Any]] = {}
 class LocalModel:
     """A base model on this machine: `folder` has config.json, safetensors and the tokenizer.
 
-    `sha256` is what a manifest's sha256 is compared with: of the GGUF file, of the single safetensors file, or, for several,
-    of the output of `sha256sum *.safetensors`. hub_id: "" if it is not the hub's. gguf: the name of the file that `folder` was
+    sha256: to compare with the manifest's: of the GGUF file, of the single safetensors file, or, for several files, of the
+    output of `sha256sum *.safetensors`. hub_id: "" if it is not from the hub. gguf: the name of the file that `folder` was
     converted from, "" for safetensors.
     """
 
@@ -39,12 +39,12 @@ class LocalModel:
 
     @property
     def address(self) -> str:
-        """Its public name: the id on the hub, a package's name, else the name of its folder or file alone."""
+        """Its public name: the id on the hub, a package's name, else only the name of its folder or file."""
         return self.hub_id or (self.name if self.kind == "package" else last_part(self.name))
 
 
 def places_of(run: RunConfig) -> dict[str, Any]:
-    """Return where the base model of a run is searched: arguments of `fetch_model`."""
+    """Return the arguments of `fetch_model` that say where to search for the base model of a run."""
     search = (run.manifest.parent, run.root, Path.cwd())
     return {"search": search, "cache": cache_folder(), "offline": run.data.offline}
 
@@ -56,14 +56,14 @@ def fetch_ahead(name: str, *, search: Sequence[Path], cache: Path, offline: bool
     def fetch() -> None:
         try:
             done.set_result(_fetched(name, search, cache, offline, report))
-        except BaseException as error:  # noqa: BLE001  whoever waits raises it
+        except BaseException as error:  # noqa: BLE001  `fetch_model` waits and raises it
             done.set_exception(error)
 
     Thread(target=fetch, daemon=True).start()
 
 
 def _fetched(name: str, search: Sequence[Path], cache: Path, offline: bool, report: Reporter) -> tuple[Path, str, str]:
-    """Return a local file or folder, its hub id, and the sha256 of a package's file; "" where there is none."""
+    """Return a local file or folder, its hub id ("" if none), and the sha256 of a package's file ("" if not from a package)."""
     meaning = parse_model_name(name, search)
     if isinstance(meaning, Path):
         return meaning, "", ""
@@ -88,7 +88,7 @@ def fetch_model(
     """
     begun = _AHEAD.pop(name, None)
     place, hub_id, known = begun.result() if begun else _fetched(name, search, cache, offline, report)
-    hashes = FileHashCache(cache)  # tens of gigabytes are not read again at every start
+    hashes = FileHashCache(cache)  # so that tens of gigabytes are not read at every start
     if place.is_dir():
         files = check_folder(place)
         found = weights_sha256(files, hashes.sha256)

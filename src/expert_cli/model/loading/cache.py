@@ -1,7 +1,7 @@
 """Folders that are built once in the user's cache, under another name, then renamed and verified at each use.
 
 cache/gguf/3f1c...-v1/         model.safetensors  config.json  tokenizer.json ...  unpacked.json
-cache/gguf/3f1c...-v1.lock     held by the process that builds the folder; others wait, and use it
+cache/gguf/3f1c...-v1.lock     held by the process that builds the folder; others wait, then use it
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def materialize(folder: Path, build: Callable[[Path], None], report: Reporter) -
                 folder.parent.mkdir(parents=True, exist_ok=True)
                 with FileLock(folder.with_name(f"{folder.name}.lock")):
                     _make(folder, build, report)
-    except OSError as error:  # transformers raises it without a number for a model that it cannot load
+    except OSError as error:  # without errno from transformers, for a model that it cannot load
         raise EnvironmentProblem(f"{folder}: {error.strerror or error}") from error
     return {name: entry["sha256"] for name, entry in _recorded(folder).files.items()}
 
@@ -51,7 +51,7 @@ def _make(folder: Path, build: Callable[[Path], None], report: Reporter) -> None
 
 
 def fault(folder: Path) -> str:
-    """Return what is wrong with a folder, "" if it is intact; contents are hashed if times differ."""
+    """Return why a folder is damaged, or "" if it is intact; contents are hashed if modification times differ."""
     try:
         return _recorded(folder).damage()
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

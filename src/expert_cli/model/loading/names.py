@@ -26,12 +26,12 @@ class Package:
     member: str = ""
 
     def __str__(self) -> str:
-        """The form in a manifest."""
+        """Return the name as written in a manifest."""
         return f"pypi:{self.package}=={self.version}" + (f"#{self.member}" if self.member else "")
 
 
 def hub_id(name: str) -> str:
-    """Return the hub id for a path or bare name; for an unknown family its last part alone."""
+    """Return the hub id for a path or bare name; for an unknown family only its last part."""
     last = last_part(name).removesuffix(".gguf")
     known = (owner for owner, family in _FAMILIES.items() if re.fullmatch(family, last, re.IGNORECASE))
     return next((f"{owner}/{last}" for owner in known), last)

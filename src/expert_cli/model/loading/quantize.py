@@ -20,7 +20,7 @@ from expert_cli.utils.text import first_line
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 STORED: dict[Quantization, torch.dtype] = {"bf16": torch.bfloat16, "fp16": torch.float16}
-"""The dtype of unquantized weights; otherwise the compute dtype."""
+"""The dtype of the weights for these values of `quantization`; for the others, unquantized weights have the compute dtype."""
 
 
 def autocast_of(dtype: Dtype) -> torch.dtype | None:
@@ -41,7 +41,7 @@ def load_base(
 
     int4 is NF4 with double quantization, computing in `dtype`; "none" loads the weights in `dtype`. Norms, embeddings and head
     keep the dtype of the rest: peft's prepare_model_for_kbit_training would cast them, and so the residual stream, to fp32 and
-    enable gradient checkpointing. Raises EnvironmentProblem if the device's memory is too small.
+    enable gradient checkpointing. Raises EnvironmentProblem for too little memory, InputError if it cannot be loaded.
     """
     logging.disable_progress_bar()  # transformers would write it to stderr, bypassing the console
     quantized = quantization_arguments(quantization, dtype)

@@ -1,7 +1,7 @@
-"""Limits of an answer, and the processes that run answers: sandboxed programs, and workers that run queries.
+"""Sets limits for answers, and runs the processes for them: sandboxed programs, and workers that run queries.
 
-`Worker` is our side of a worker; `main` runs in its process, a fresh interpreter with an empty environment. They exchange
-lines of JSON. Before the first question the process gives up opening files, writing files and allocating more memory.
+`Worker` is this side; `main` runs in the worker's process, a new interpreter with a nearly empty environment. They exchange
+lines of JSON. Before the first question, that process gives up opening files and writing files, and its memory is limited.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ MAX_ROWS, MAX_RESULT_BYTES, MAX_VALUE_BYTES = 50_000, 16 << 20, 250_000
 HEAP_BYTES, ADDRESS_SPACE_BYTES = 64 << 20, 3 << 30  # of a query in SQLite; of a worker
 MEMORY_BYTES, MAX_OUTPUT_BYTES = 1_000_000_000, 64_000_000  # of a program
 GOLD_TIMEOUT_S, PREPARE_S = 60.0, 300.0  # for an expected query; for all contents of a case
-START_S, GRACE_S = 60.0, 1.0  # for a process to start; beyond a time limit that the process keeps itself
+START_S, GRACE_S = 60.0, 1.0  # for a process to start; added to a time limit that the process itself enforces
 SYSTEM_FILES = (
     *("/usr", "/lib", "/lib64", "/bin", "/etc/ld.so.cache", "/dev/null", "/dev/urandom"),
     *("/nix/store", "/gnu/store", "/snap", "/home/linuxbrew/.linuxbrew"),
 )
-"""What programs need to start: libraries, also those of other package managers, and the source of random numbers."""
+"""Paths that programs need to start: libraries, also of other package managers, and the source of random numbers."""
 
 
 def bounded(rows: Iterable[Sequence[Any]]) -> list[tuple[Any, ...]]:
@@ -61,7 +61,7 @@ def require_packages(*packages: str, extra: str = "evaluate") -> None:
 
 @functools.cache
 def namespace_isolation() -> tuple[str, ...]:
-    """The command that cuts a process off from the network and from other processes; empty where the system cannot."""
+    """Return the command that isolates a process from the network and other processes; () if the system cannot."""
     for user in ((), ("--user", "--map-root-user")) if shutil.which("unshare") and sys.platform == "linux" else ():
         command = ("unshare", *user, "--net", "--ipc", "--pid", "--fork", "--kill-child")
         if subprocess.run([*command, "true"], capture_output=True, check=False).returncode == 0:
@@ -71,7 +71,7 @@ def namespace_isolation() -> tuple[str, ...]:
 
 @functools.cache
 def standing_walls() -> tuple[str, ...]:
-    """Return the names of the sandbox parts that this system supports, tried out in a process."""
+    """Return the names of the sandbox parts that this system supports, which are tested in a process."""
     if os.name != "posix":
         return ()
     done = subprocess.run(shut_in(()), capture_output=True, text=True, timeout=60, check=False)
@@ -79,7 +79,7 @@ def standing_walls() -> tuple[str, ...]:
 
 
 def shut_in(program: Sequence[str], readable: Sequence[str] = (), cpu_s: int = 10) -> list[str]:
-    """Return the command that runs `program` in the sandbox; on other systems than POSIX `program` itself."""
+    """Return the command that runs `program` in the sandbox; `program` itself if the system is not POSIX."""
     if os.name != "posix":
         return list(program)
     limits = {"CORE": 0, "FSIZE": 0, "DATA": MEMORY_BYTES, "CPU": cpu_s}
@@ -88,7 +88,7 @@ def shut_in(program: Sequence[str], readable: Sequence[str] = (), cpu_s: int = 1
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Return the environment of a process: what it needs to start, and `more`."""
+    """Return the environment of a process: the variables that it needs to start, and `more`."""
     kept = {name: os.environ[name] for name in ("SYSTEMROOT", "PATH") if name in os.environ}
     return {**kept, "OPENSSL_CONF": os.devnull, **more}  # the system's configuration cannot be opened in the sandbox
 
@@ -104,8 +104,8 @@ def run_program(
 ) -> tuple[str, int, Path]:
     """Run a sandboxed program in a folder with `files`. Return its output, its exit status and the folder.
 
-    readable: paths it may open, "." is its folder. asked: a line sent to it once it has written "ready"; its time starts then.
-    how: `stderr`, and more `env`. Raises `Stopped`, EnvironmentProblem.
+    readable: paths that it may open, "." is its folder. asked: a line that is sent when it has written "ready"; then its time
+    starts. how: `stderr`, and more `env`. Raises `Stopped`, EnvironmentProblem.
     """
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as made:
         folder = Path(made).resolve()
@@ -136,7 +136,7 @@ def run_program(
 
 
 def reply_of(output: str, status: int, nonce: str) -> dict[str, Any]:
-    """Return the JSON object that a program wrote after its nonce; {} for anything else, since an answer may have written it.
+    """Return the JSON object that a program wrote after its nonce; {} for another text, which an answer may have written.
     Raises `Stopped` if there is no such line.
     """
     said = [line.removeprefix(nonce) for line in output.splitlines() if line.startswith(nonce)]
@@ -150,10 +150,10 @@ def reply_of(output: str, status: int, nonce: str) -> dict[str, Any]:
 
 
 class Worker:
-    """Processes that answer questions by one function of ours; as many as threads ask at the same time."""
+    """Processes that answer questions with one function, one process for each thread that asks at the same time."""
 
     def __init__(self, entry: str, *packages: str, arguments: Callable[[], Sequence[Any]] = list) -> None:
-        """Start nothing yet. entry: "module:function", called there with `arguments`, returns the answering function."""
+        """Start no process yet. entry: "module:function", which is called there with `arguments` and returns the function."""
         self._entry, self._packages, self._arguments = entry, packages, arguments
         self._processes = JsonLinesWorker(self._start)
 
@@ -188,7 +188,7 @@ class Worker:
 
 
 def main() -> None:
-    """Reply to each line of stdin with a line."""
+    """Reply to each line of stdin with one line. This runs in the worker's process."""
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8", newline="\n")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # output printed by an engine must not be taken for a reply
     answer = pkgutil.resolve_name(sys.argv[1])(*json.loads(sys.stdin.readline()))
@@ -207,7 +207,7 @@ def main() -> None:
 
 
 def set_rlimits(sockets: int = 0) -> None:
-    """Set limits where the system has them: so many more sockets but no file, no byte written, no core dump, bounded memory."""
+    """Set limits if the system has them: `sockets` more sockets but no file, no byte written, no core dump, bounded memory."""
     if os.name == "posix":
         from expert_cli.evaluation.verifiers.sandbox.walls import set_limits
 

@@ -1,6 +1,6 @@
-"""Runs Cypher on graphs in memory with graphqlite. Runs in the worker process, because it can hang and crash.
+"""Runs Cypher on graphs in memory with graphqlite, in the worker process, because graphqlite can hang and crash.
 
-Syntax that graphqlite lacks, or runs differently from Neo4j, is refused by name; some of it is rewritten.
+Syntax that graphqlite lacks, or runs differently from Neo4j, is reported by name; some of it is rewritten.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _WRITES = frozenset(("CREATE", "MERGE", "SET", "DELETE", "DETACH", "REMOVE", "DR
 _BEFORE_NAMES = frozenset((":", ".", "|", "&", "!"))
 _NAME = r"(?:[^\W\d]\w*|`(?:[^`]|``)+`)"
 _EXTREME = re.compile(rf"(?<![.\w])(max|min)\s*\(\s*({_NAME}\s*\.\s*{_NAME})\s*\)", re.IGNORECASE)
-"""graphqlite converts the argument to a number unless it is itself a function call."""
+"""Matches max() and min() of a property: graphqlite converts their argument to a number, unless it is a function call."""
 _RUNS_WRONGLY = re.compile(r"\bCALL\s*\{\s*WITH\b|(?<![.\w])collect\s*\(\s*DISTINCT\b", re.IGNORECASE)
 _LACKING = re.compile(
     r"\bC(?:ALL\s*\(|(?:OUNT|OLLECT)\s*\{)"  # subqueries
@@ -44,7 +44,7 @@ Graph = tuple[ReadOnly, bytes]
 
 
 class CypherJudge(QueryJudge):
-    """Judges Cypher."""
+    """Judges Cypher with graphqlite."""
 
     dialect, max_bytes = "cypher", child_process.MAX_CYPHER_BYTES
 
@@ -54,7 +54,7 @@ class CypherJudge(QueryJudge):
         self._library = _connected()
 
     def content_of(self, file: bytes) -> tuple[Graph, Way]:
-        """Return the graph that a script creates, and a generator of others. Raises InputError with the failing statement."""
+        """Return the graph that a script creates, and a function that generates others. Raises InputError if it fails."""
         connection = _connected()
         for number, statement in enumerate(split(file.decode(errors="replace"), "cypher"), start=1):
             try:
@@ -65,7 +65,7 @@ class CypherJudge(QueryJudge):
         connection.create_scalar_function("round", _round, 1, deterministic=True)
         content = bytes(connection.serialize("main"))
         others = graph_contents(content)
-        # one connection a graph: graphqlite crashes a process that has opened many
+        # one connection per graph: graphqlite crashes a process that has opened many
         guard = ReadOnly(connection, also=(apsw.SQLITE_SAVEPOINT,), value_bytes=child_process.MAX_RESULT_BYTES)
         return (guard, content), lambda queries, number: (guard, others(queries, number))
 
@@ -112,7 +112,7 @@ def _round(value: Any) -> float | None:
 
 
 def _refuse(statement: str) -> None:
-    """Refuse by keyword what writes, which graphqlite may ignore silently, or reads files: LOAD CSV and APOC."""
+    """Refuse, by keyword, a statement that writes (which graphqlite may silently ignore) or reads files (LOAD CSV, APOC)."""
     code = ["", *words(tokens(statement, "cypher")), ""]
     for before, (word, after) in zip(code, pairwise(code[1:]), strict=False):
         is_name = before in _BEFORE_NAMES or after == ":"

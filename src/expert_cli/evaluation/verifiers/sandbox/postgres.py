@@ -1,7 +1,7 @@
-"""A real PostgreSQL: starts a server from a wheel's binaries, and judges queries on it; each content of a case is a schema.
+"""Starts a PostgreSQL server from a wheel's binaries, and judges queries on it. Each content of a case is a schema.
 
-The wheel's own start script adds a user, as root, and changes the mode of every parent folder. Here root starts the server as
-nobody. A shell that reads our end of a pipe keeps it: the shell stops the server as soon as we end, however that happens.
+If run as root, the wheel's own start script adds a user and changes the mode of every parent folder. Here, root starts the
+server as the user nobody. A shell reads a pipe from this process, and stops the server when this process ends, for any reason.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ _TYPES = {
     "INT": "bigint", "CHAR|CLOB|TEXT": "text", "BLOB": "bytea", "REAL|FLOA|DOUB": "double precision", "BOOL": "boolean",
     "DATETIME|TIMESTAMP": "timestamp", "DATE": "date", "TIME": "time", ".": "numeric",
 }  # fmt: skip
-"""PostgreSQL's type for a declared SQLite type: of the first pattern that matches."""
+"""PostgreSQL's type for a declared SQLite type, by the first pattern that matches."""
 
 
 @functools.cache
@@ -87,7 +87,7 @@ def server() -> dict[str, str]:
     binaries, user = package.with_name("pginstall18"), {}
     if os.getuid() == 0:  # PostgreSQL refuses to run as root
         user = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
-        if not all(folder.stat().st_mode & 0o001 for folder in package.parents):  # nobody cannot read them there
+        if not all(folder.stat().st_mode & 0o001 for folder in package.parents):  # user nobody cannot read them there
             libraries, binaries = package.parent.with_suffix(".libs"), home / package.parent.name / binaries.name
             shutil.copytree(package.with_name(binaries.name), binaries, symlinks=True)
             if libraries.is_dir():  # where the binaries look for them
@@ -110,7 +110,7 @@ def _number(text: str) -> int | float:
 
 
 def _bound(cell: Any) -> Any:
-    """Return a value that SQLite takes: its integers have 64 bits."""
+    """Return a value that SQLite accepts, whose integers have 64 bits."""
     return float(cell) if isinstance(cell, int) and abs(cell) >> 63 else cell
 
 
@@ -133,7 +133,7 @@ class PostgresJudge(QueryJudge):
         self._owner, self._reader = self._connected("owner"), self._connected("judged")
 
     def learn(self, case: Mapping[str, Any], files: Mapping[str, str]) -> None:
-        """Run the expected queries in a session of their own, which ends before any answer is run."""
+        """Run the expected queries in a separate session, which ends before any answer is run."""
         answers, self._reader = self._reader, self._connected("gold")
         try:
             super().learn(case, files)

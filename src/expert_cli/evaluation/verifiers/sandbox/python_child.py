@@ -1,7 +1,7 @@
 """Runs one Python answer: `python -I -S python_child.py` in the sandbox reads a line of JSON and writes the verdict as a line.
 
-{"program", "tests", "function", "args", "nonce"}: the tests run with the answer's names, and the nonce is written after them;
-without tests, the function is called with each of the args. What the answer prints is discarded.
+{"program", "tests", "function", "args", "nonce"}: the tests run with the answer's names, and the nonce is written after them.
+Without tests, the function is called with each of the args. The answer's own output is discarded.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 
 def main() -> None:
-    """Say "ready", read what to run, and answer."""
+    """Write "ready", read the answer and the tests or calls, and write the verdict."""
     out = os.fdopen(os.dup(1), "w", encoding="utf-8", newline="\n")
     print("ready", file=out, flush=True)
     asked = json.loads(sys.stdin.readline())
@@ -68,7 +68,7 @@ def run_tests(text: str, answer: types.ModuleType) -> None:
 
 
 def told(error: BaseException) -> str:
-    """Return where an error was raised in tests or answer, and its message."""
+    """Return the place in tests or answer where an error was raised, and its message."""
     frames = (frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in ("tests", "answer"))
     place = next((f"{frame.filename}, line {frame.lineno}: " for frame in frames), "")
     return place + traceback.format_exception_only(error)[-1].strip()

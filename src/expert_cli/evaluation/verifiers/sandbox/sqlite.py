@@ -1,6 +1,6 @@
-"""Judges queries by their rows on every content of a case, and runs those of SQLite. Runs in the worker process.
+"""Judges queries by their rows on every content of a case, and runs those of SQLite. This runs in the worker process.
 
-apsw contains its own SQLite, so answers are judged alike on every system.
+apsw contains its own SQLite, so answers are judged in the same way on every system.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TRIED, QUERY_S = 4, 2.0  # contents tried for each one wanted; seconds for a que
 
 
 class QueryJudge(ABC):
-    """Answers "grade" and "key" for cases of one engine whose files it has received; for others it replies that it lacks them.
+    """Answers "grade" and "key" for cases of one engine whose files it has received; for others, it replies "lacks".
 
     columns: how ORDER BY can name the result columns of the last query, if not by position.
     """
@@ -44,11 +44,11 @@ class QueryJudge(ABC):
     max_bytes = child_process.MAX_SQL_BYTES
 
     def __init__(self) -> None:
-        self._cases = dict[str, list[tuple[Any, list[Result]]]]()  # per content, expected results
+        self._cases = dict[str, list[tuple[Any, list[Result]]]]()  # expected results by content
 
     @abstractmethod
     def content_of(self, file: bytes) -> tuple[Any, Way]:
-        """Return the content that `run` takes, and a generator of others. Raises InputError."""
+        """Return the content that `run` takes, and a function that generates others. Raises InputError."""
 
     @abstractmethod
     def run(self, content: Any, query: str, timeout_s: float, *, reverse: bool = False) -> list[Row]:
@@ -65,7 +65,7 @@ class QueryJudge(ABC):
         self._cases[json.dumps(case)] = [*self._contents(case, files)]
 
     def __call__(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return a verdict, a key, or that the case is lacking. Raises `Stopped`, InputError."""
+        """Return a verdict, a key, or that the case is not known. Raises `Stopped`, InputError."""
         rule: Rule = question["case"]["rule"]
         if "files" in question:
             self.learn(question["case"], question["files"])
@@ -77,7 +77,7 @@ class QueryJudge(ABC):
         if question["do"] == "key":
             found = [(query_rows.rows_key(rule, rows, results), bool(rows)) for rows, results in ran]
             return {"key": hashlib.sha256(repr(found).encode()).hexdigest(), "empty": not found[0][1]}
-        left = [*range(len(contents[0][1]))]  # everywhere the rows must be those of the same expected query
+        left = [*range(len(contents[0][1]))]  # one expected query must give the rows on all contents
         for place, (rows, results) in enumerate(ran):
             wanted = results[left[0]].rows
             left = [query for query in left if query_rows.is_right(rule, rows, results[query])]
@@ -147,14 +147,14 @@ class QueryJudge(ABC):
 
 _UNKNOWN_NAME = re.compile("no such (table|column): |cannot join using column ")
 _READING = frozenset((apsw.SQLITE_SELECT, apsw.SQLITE_READ, apsw.SQLITE_FUNCTION, apsw.SQLITE_RECURSIVE))
-"""All other actions change something, or reach outside."""
+"""The allowed actions. All others change something, or reach outside the database."""
 
 
 class ReadOnly:
     """Runs one query at a time on a copy of a database, within limits of time and memory; refuses to write."""
 
     def __init__(self, connection: Any, *, also: Sequence[int] = (), value_bytes: int = MAX_VALUE_BYTES) -> None:
-        """Allow reading and the actions in `also`, nothing else."""
+        """Allow only reading and the actions in `also`."""
         self._connection, self._allowed, self._refusal = connection, _READING | set(also), ""
         self._shown: tuple[bytes, bool] | None = None
         connection.execute("PRAGMA temp_store = MEMORY").fetchall()
@@ -211,7 +211,7 @@ class SqliteJudge(QueryJudge):
         self._guard = ReadOnly(apsw.Connection(":memory:", statementcachesize=0))  # those are of another database
 
     def content_of(self, file: bytes) -> tuple[bytes, Way]:
-        """Return the bytes of a file, and a generator of other contents. Raises InputError."""
+        """Return the bytes of a file, and a function that generates other contents. Raises InputError."""
         file = file[:18] + file[18:20].replace(b"\x02\x02", b"\x01\x01") + file[20:]  # WAL mode does not open in memory
         try:
             return file, database_contents(file)

@@ -1,4 +1,4 @@
-// A rule for `deno lint`, which loads nothing: what the parser that runs a program sees in it, as the message of one finding.
+// A rule for `deno lint`, which loads no module. It reports, as the message of one finding, what deno's parser sees in a program.
 const list = (items) => [...(items ?? [])];
 const bound = (node) =>
   !node ? [] : node.type === "Identifier" ? [node.name]

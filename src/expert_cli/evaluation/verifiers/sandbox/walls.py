@@ -1,11 +1,11 @@
-"""A kernel sandbox around an untrusted program: `python -I -S walls.py SETTINGS PROGRAM ARGUMENT...` restricts itself and then
-executes the program, which cannot undo any of it:
+"""Runs an untrusted program in a kernel sandbox: `python -I -S walls.py SETTINGS PROGRAM ARGUMENT...` restricts itself and then
+executes the program, which cannot undo any of the restrictions:
 
     limits      no core file, no byte written to a file, bounded memory and processor time      (setrlimit)
     files       only the named ones can be opened                                               (Landlock, Linux 5.13)
-    syscalls    no socket, no process, no signal to another one, no look into another one       (seccomp, Linux 3.5)
+    syscalls    no socket, no new process, no signal to and no access to another process        (seccomp, Linux 3.5)
 
-Parts that the system lacks are skipped. Standard library alone: it starts for every answer, without site-packages.
+Parts that the system lacks are skipped. This uses only the standard library: it starts for every answer, without site-packages.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MACHINES: Mapping[str, tuple[int, int, int, int, int, int]] = {
     "x86_64": (0, 0xC000003E, 56, 435, 234, 53),
     "aarch64": (1, 0xC00000B7, 220, 435, 131, 199),
 }
-"""Column of DENIED, the kernel's architecture value, numbers of clone, clone3, tgkill and socketpair."""
+"""By machine: column of DENIED, the kernel's architecture value, numbers of clone, clone3, tgkill and socketpair."""
 CLONE_THREAD, X32, NOT_A_STREAM = 0x10000, 0x40000000, 0xE
 LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 ALLOW, KILL, ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
@@ -87,7 +87,7 @@ def filter_syscalls() -> bool:
 
 def program(machine: tuple[int, int, int, int, int, int], process: int) -> list[Step]:
     """Return the filter program. It allows threads, signals to the process itself, and a connected pair of stream sockets,
-    which deno wakes up by (datagrams could be sent elsewhere).
+    which deno uses to wake up (datagrams could be sent elsewhere).
     """
     column, architecture, clone, clone3, tgkill, socketpair = machine
     refused = ERRNO | errno.EPERM
