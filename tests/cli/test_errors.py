@@ -109,7 +109,7 @@ def test_a_full_disk_is_no_bug(folder: Path, arguments: list[str]) -> None:
             command, cwd=folder, stdout=full, stderr=subprocess.PIPE, encoding="utf-8", timeout=600, check=False
         )
     assert done.returncode == 3
-    assert done.stderr == "error: standard output: No space left on device\n  make room, or give another folder\n"
+    assert done.stderr == "error: standard output: No space left on device\n  free some space, or give another folder\n"
 
 
 def test_an_output_that_holds_a_run_is_refused(cli: Cli, folder: Path) -> None:

@@ -201,7 +201,7 @@ REFUSED = {
     "no such file": (("--from", "nowhere.csv"), "nowhere.csv: no such file or folder; looked for at: "),
     "no such column": (
         ("--from", "rows.csv", "--column", "text=b", "--base-model", "org/a"),
-        'the column "b" of "field_mapping.text" is not there',
+        'the column "b" of "field_mapping.text" does not exist',
     ),
 }
 

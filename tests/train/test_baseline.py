@@ -127,4 +127,4 @@ def test_stricter_cases_judge_kept_answers_again(expert: Path, document: dict[st
     assert again["generation"] == document["generation"]
     stricter.write_text(stricter.read_text(encoding="utf-8").replace("number is 0", "figure is 0"), encoding="utf-8")
     told = str(command(*args).exception)
-    assert "'n0' has no answer or no case, or its case asks something else" in told
+    assert "'n0' has no answer or no case, or its case has another question" in told

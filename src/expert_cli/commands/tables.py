@@ -7,7 +7,7 @@ from typing import Any
 
 from expert_cli.console.terminal import Console
 from expert_cli.runs.metrics import BASES, base_title, sample_shares
-from expert_cli.utils.text import duration
+from expert_cli.utils.text import duration, plural
 
 EXAMPLES = 3
 
@@ -34,10 +34,10 @@ def show_evaluated(console: Console, found: Mapping[str, Any]) -> None:
     written = {"": found["generation"], **{f" of the {title}": base.get("generation") for title, base in bases.items()}}
     for whose, how in written.items():
         if how and how["cut_off"]:
-            told = f"{how['cut_off']} answers{whose} were cut off at {how['max_new_tokens']} tokens"
+            told = f"{plural(how['cut_off'], 'answer')}{whose} cut off at {how['max_new_tokens']} tokens"
             console.warning(f"{told}: --max-new-tokens")
         if how and how.get("looping"):
-            console.warning(f"{how['looping']} answers{whose} were stopped because they repeated themselves")
+            console.warning(f"{plural(how['looping'], 'answer')}{whose} stopped because of repetition")
     if drop := found["against"]:
         told = "against {file}: {cases} cases, {lost} lost, {gained} gained; accuracy".format(**drop)
         change = f"{'fell' if drop['drop'] > 0 else 'rose'} by {abs(drop['drop']):.1%}"
@@ -76,7 +76,7 @@ def show_estimate(console: Console, found: dict[str, Any]) -> None:
     """Write two tables: what the run needs, and its memory by component. found: `RunEstimate.as_json()`."""
     memory, cost = found["vram_mb"], found["cost"]
     error, store = f"± {found['seconds_error_pct']:.0f} %", f"the token store ({found['store']['status']})"
-    tokens = f"{found['tokens_total']:,} ({found['tokens_per_step']:,.0f} a step)"
+    tokens = f"{found['tokens_total']:,} ({found['tokens_per_step']:,.0f} per step)"
     time = f"{duration(found['seconds'])} ({found['tokens_per_s']:,.0f} tokens/s)"
     rows = [
         ["steps", f"{found['steps']:,}", "exact", store],
@@ -84,11 +84,11 @@ def show_estimate(console: Console, found: dict[str, Any]) -> None:
         ["tokens", tokens, "exact", store],
         ["memory", f"{memory['total'] / 1024:.1f} GB", f"± {memory['error_pct']:.0f} %", found["memory_source"]],
         ["time", time, error, found["seconds_source"]],
-        ["cost", "not known", "", "--price 2.50/h names an hour's cost"]
+        ["cost", "not known", "", "give the price of an hour: --price 2.50/h"]
         if cost is None
         else ["cost", f"{cost:.2f}", error, "--price x time"],
     ]
-    console.table("what this run will need", ["", "estimate", "how far off", "from"], rows)
+    console.table("estimate of this run", ["", "estimate", "error", "source"], rows)
     sizes = {name: size for name, size in memory.items() if size > 0 and name not in ("total", "error_pct")}
     rows = [[name.replace("_", " "), f"{size:,.0f} MB"] for name, size in sizes.items()]
     console.table("memory by component (formula)", ["component", "size"], rows)

@@ -83,7 +83,7 @@ def test_columns_are_chosen_by_mapping_and_usual_names(
         pytest.param(
             ["question", "anwser"],
             ColumnMapping(instruction="question", response="answer"),
-            'the column "answer" of "field_mapping.response" is not there; columns: question, anwser',
+            'the column "answer" of "field_mapping.response" does not exist; columns: question, anwser',
             "Name one of these columns.",
             id="a named column that is not there",
         ),

@@ -150,7 +150,7 @@ U, A = turn("user", "u"), turn("assistant", "a")
         (["hi"], "a message is text, not an object"),
         (
             [turn("narrator", "1")],
-            'a message has the role "narrator", which is none here; name its meaning in "field_mapping.roles"',
+            'a message has the role "narrator", which is not known; name its meaning in "field_mapping.roles"',
         ),
         ([U, turn("assistant", " ")], "the last assistant turn is empty"),
         ([U, {**A, "weight": 0}], "no assistant turn is to be trained"),

@@ -180,7 +180,7 @@ def test_the_split_goes_by_content_and_keeps_equal_rows_together(tmp_path: Path)
     assert {row.answer for row in moved.rows("validation")} == held
     other = selected(data_of(rows_of(tmp_path / "rows.jsonl", *rows), share=0.2, seed=7))
     assert {row.answer for row in other.rows("validation")} != held
-    with pytest.raises(InputError, match=r"1 rows \(1 different ones\) cannot be split"):
+    with pytest.raises(InputError, match=r"1 rows \(1 different\) cannot be split"):
         selected(data_of(rows_of(tmp_path / "one.jsonl", *pairs("a", 1)), share=0.5))
 
 

@@ -70,8 +70,8 @@ def test_the_files_of_a_split_are_taken_in_order_and_others_that_look_like_rows_
     ("names", "readme", "asked", "message"),
     [
         (SHARDS[1:], "", "", "data/train has 1 of 2 parts"),
-        (SHARDS, "", "::dev", r'no file holds the split "dev"; there is: train \(2\), test \(1\)$'),
-        (["train.csv", "train.jsonl.gz"], "", "", r"2 formats side by side \(\.csv, \.jsonl\.gz\)"),
+        (SHARDS, "", "::dev", r'no file has the split "dev"; there is: train \(2\), test \(1\)$'),
+        (["train.csv", "train.jsonl.gz"], "", "", r"of 2 formats \(\.csv, \.jsonl\.gz\)"),
         (LEVELS, TWO, "::train::medium", 'there is no configuration "medium"; there is: easy, hard'),
         (LEVELS, "config_name: a\n- config_name: b", "", "several configurations and no default one"),
         (LEVELS, "[", "", "the README's metadata: while parsing a flow node"),
@@ -79,10 +79,10 @@ def test_the_files_of_a_split_are_taken_in_order_and_others_that_look_like_rows_
             ["x.xlsx"],
             "{config_name: a, data_files: x.xlsx}",
             "",
-            r"is in x\.xlsx, which is not there, or no file of rows",
+            r"is in x\.xlsx, which does not exist or is not a file of rows",
         ),
-        (["a.jsonl"], "{config_name: a, data_files: ['*', b.jsonl]}", "", r"is in b\.jsonl, which is not there"),
-        (["a.jsonl"], f"{{config_name: a, data_files: {__file__}}}", "", r"is in .*\.py, which is not there"),
+        (["a.jsonl"], "{config_name: a, data_files: ['*', b.jsonl]}", "", r"is in b\.jsonl, which does not exist"),
+        (["a.jsonl"], f"{{config_name: a, data_files: {__file__}}}", "", r"is in .*\.py, which does not exist"),
     ],
 )
 def test_a_split_in_part_is_refused(tmp_path: Path, names: list[str], readme: str, asked: str, message: str) -> None:
@@ -133,7 +133,7 @@ def test_the_hub_clients_cache_serves_without_a_network(tmp_path: Path, monkeypa
         "---\nconfigs: [{config_name: a, data_files: data/2.jsonl}]\n---", encoding="utf-8"
     )
     for written, told in {
-        "org/rows": r"data/2\.jsonl, which is not there",
+        "org/rows": r"data/2\.jsonl, which does not exist",
         "org/rows@v2": '"org/rows@v2": .* not all of it is in the cache',
         "my data": '"my data" is neither a file nor the id of a hub data set',
     }.items():

@@ -114,8 +114,8 @@ def test_verifiers_may_be_mixed_and_absent_keys_null(root: Path) -> None:
         ({"verifier": ["sql"], "expected": ["SELECT 1"]}, "completion 1: database"),
         (columns(SQL | {"database": "none.sqlite"}), "completion 1: none.sqlite: no such file"),
         (columns(SQL | {"expected": "SELECT x"}), "completion 1: the expected query fails"),
-        ({"case": ["{"]}, "completion 1: case: no JSON object"),
-        ({"case": [None]}, "completion 1: case: no JSON object"),
+        ({"case": ["{"]}, "completion 1: case: not a JSON object"),
+        ({"case": [None]}, "completion 1: case: not a JSON object"),
     ],
 )
 def test_a_case_at_fault_is_an_input_error(root: Path, told: dict[str, Any], message: str) -> None:

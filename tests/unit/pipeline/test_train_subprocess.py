@@ -50,7 +50,7 @@ def has_ended(pid: int) -> bool:
                      id="last line"),
         pytest.param(1, "", "Traceback\n  x\nValueError: odd", ExpertError, "b: ended with exit code 1: ValueError: odd",
                      id="a bug"),
-        pytest.param(-9, "", "", TrainingFailed, "b: killed by the system, most likely for want of memory", id="killed"),
+        pytest.param(-9, "", "", TrainingFailed, "b: killed by the system, probably because memory ran out", id="killed"),
         pytest.param(130, "", "", KeyboardInterrupt, "^$", id="interrupted"),
     ],
 )  # fmt: skip

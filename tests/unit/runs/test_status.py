@@ -48,13 +48,13 @@ STANDINGS: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "its id used again": (
         {"birth": birth(os.getpid()) - 1},
         "killed",
-        f"killed: process {os.getpid()} is gone without a word; last heard of after step 3 of 10, at 2026-11-22 08:00 UTC",
+        f"killed: process {os.getpid()} has ended without a message; its last status is after step 3 of 10, at 2026-11-22 08:00 UTC",
         GO_ON,
     ),
     "another machine": (
         {"host": "far", "pid": 1},
         "elsewhere",
-        "running on far, after step 3 of 10, at 2026-11-22 08:00 UTC; whether it still does cannot be told from here",
+        "running on far, after step 3 of 10, at 2026-11-22 08:00 UTC; whether it is still running is not known here",
         GO_ON,
     ),
     "failed": ({"state": "failed", "reason": "R"}, "failed", "failed after step 3 of 10: R", GO_ON),

@@ -169,7 +169,7 @@ def test_a_full_disk_is_told_in_the_same_words(error: BaseException | str) -> No
     problem = disk_problem(error, "cannot write the store in /data", "put it elsewhere")
     assert problem is not None
     assert problem.message == "cannot write the store in /data: No space left on device"
-    assert problem.hint == "make room, or put it elsewhere"
+    assert problem.hint == "free some space, or put it elsewhere"
 
 
 @pytest.mark.parametrize(
