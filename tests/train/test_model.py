@@ -125,7 +125,7 @@ def test_dora_magnitudes_are_fp32_and_move_in_one_usual_step(folder: Path) -> No
 
 
 def test_a_missing_target_module_lists_what_there_is(folder: Path) -> None:
-    with pytest.raises(InputError, match=r"no module query_proj") as caught:
+    with pytest.raises(InputError, match=r"takes an adapter is called query_proj") as caught:
         adapted(folder, target_modules=("q_proj", "query_proj"))
     assert ", ".join(LINEARS) in caught.value.hint
 

@@ -254,7 +254,7 @@ def test_the_command_after_a_lack_of_memory_trains_with_less_and_says_so(tmp_pat
     straight = train(manifest, output=tmp_path / "a")
     with pytest.raises(TrainingFailed, match=r"out of memory at step 4; the checkpoints in .* are safe") as caught:
         expert_cli.train(manifest, output=tmp_path / "b", callbacks=[Full(3)])
-    program, *words = shlex.split(caught.value.hint.removeprefix("go on: "))
+    program, *words = shlex.split(caught.value.hint.removeprefix("continue: "))
     assert program == "expert-cli"
     done = command(*words)
     assert done.exit_code == 0, done.output

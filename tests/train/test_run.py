@@ -123,7 +123,7 @@ def test_documents_beyond_the_positions_of_the_base_model_are_refused(tmp_path: 
     rows = [{"instruction": "abc " * 9, "input": "", "output": "yes"}] * 8
     assert train(project(tmp_path / "packs", folder, max_steps=1)).document["steps"] == 1, "packs may be longer"
     with pytest.raises(
-        InputError, match=r"a document of \d\d tokens fits max_seq_length 64, .* knows 32 positions"
+        InputError, match=r"a document of \d\d tokens fits max_seq_length 64, .* has 32 positions"
     ) as caught:
         train(project(tmp_path / "documents", folder, rows, max_steps=1))
     assert "max_seq_length to 32" in caught.value.hint

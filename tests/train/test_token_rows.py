@@ -108,7 +108,7 @@ def test_training_on_from_an_adapter_trains_the_rows_that_it_has(tmp_path: Path,
     assert all(torch.equal(old[name], new[name]) for name in old)
     for wanted in ("never", ["7"]):
         other = project(tmp_path / "o", base, SEVEN, max_steps=1, **{KEY: wanted})
-        with pytest.raises(InputError, match=r"has trained the rows of <\|im_start\|> <\|im_end\|>"):
+        with pytest.raises(InputError, match=r"has trained rows of <\|im_start\|> <\|im_end\|>"):
             train(other, output=tmp_path / "p", init_adapter=expert, options=RunOptions(resume="auto"))
 
 

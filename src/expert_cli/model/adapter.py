@@ -110,7 +110,7 @@ def _targets(model: PreTrainedModel, wanted: Sequence[str]) -> list[str]:
     paths = [name for name, _ in model.named_modules() if name.rsplit(".", 1)[-1] not in passed_by]
     missing = [name for name in wanted if not any(re.search(rf"(^|\.){re.escape(name)}$", path) for path in paths)]
     if missing:
-        told = f"target_modules: {model.config.model_type} has no linear layer named {', '.join(missing)}"
+        told = f"target_modules: no layer of {model.config.model_type} that takes an adapter is called {', '.join(missing)}"
         raise InputError(told, f'its linear layers: {", ".join(available)}; "all-linear" takes them all')
     head, embedding = model.get_output_embeddings(), model.get_input_embeddings()
     if head is not None and getattr(head, "weight", None) is embedding.weight:

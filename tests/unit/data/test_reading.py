@@ -150,9 +150,9 @@ def test_each_row_is_named_with_its_place(tmp_path: Path, name: str, content: An
         ("x.csv", b'q,q\n1,2\n', r'x\.csv:1: the header names "q" more than once'),
         ("x.csv", b'"q"x,a\n1,2\n', r"x\.csv:1: not valid CSV: ',' expected after"),
         ("x.csv", b'q,a\n1,"2\n', r"x\.csv:2: not valid CSV: unexpected end of data"),
-        ("x.arrow", b"ARROW1 no", r"x\.arrow: damaged, or no \.arrow file"),
-        ("x.parquet", b"PAR1", r"x\.parquet: damaged, or no \.parquet file"),
-        *[(f"x.jsonl{end}", content, f"damaged, or no {end} file") for end, whole in (
+        ("x.arrow", b"ARROW1 no", r"x\.arrow: damaged, or not a \.arrow file"),
+        ("x.parquet", b"PAR1", r"x\.parquet: damaged, or not a \.parquet file"),
+        *[(f"x.jsonl{end}", content, f"damaged, or not a {end} file") for end, whole in (
             (".gz", gzip.compress(LINES)),
             (".bz2", bz2.compress(LINES)),
             (".zst", pa.compress(LINES, "zstd", asbytes=True)),

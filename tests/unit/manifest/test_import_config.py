@@ -125,7 +125,7 @@ def test_where_rows_come_from(tmp_path: Path) -> None:
         (
             "datasets: [{path: a, field_messages: turns}, {path: b, field_messages: said}]",
             "datasets[1].field_messages",
-            "messages says something else by another key",
+            "messages contradicts another key",
         ),
         ("datasets: [{path: c/t, train_on_eos: none}]", "datasets[0].train_on_eos", "not carried over"),
     ],

@@ -214,7 +214,7 @@ HINTS = {
 def test_memory_that_runs_out_later_names_how_to_go_on(tmp_path: Path, made: dict[str, int], settings: str) -> None:
     error = out_of_memory(small_trainer(tmp_path, **made), tmp_path, "COMMAND")
     assert error.message == "out of memory at step 1"
-    assert error.hint == f"go on: COMMAND --set training.config.{settings.format('training.config')}"
+    assert error.hint == f"continue: COMMAND --set training.config.{settings.format('training.config')}"
 
 
 def test_then_the_copy_goes_and_then_rows_are_too_long(tmp_path: Path) -> None:
@@ -227,7 +227,7 @@ def test_then_the_copy_goes_and_then_rows_are_too_long(tmp_path: Path) -> None:
     (tmp_path / "checkpoint-3").mkdir()
     error = out_of_memory(made, tmp_path, "COMMAND")
     assert error.message == f"out of memory at step 1; the checkpoints in {tmp_path} are safe"
-    assert error.hint == "go on: COMMAND --set training.config.dequantized_copy=never"
+    assert error.hint == "continue: COMMAND --set training.config.dequantized_copy=never"
     assert not recompute(made, a_run(made)), "it is on"
     assert not recompute(small_trainer(tmp_path), a_run(made, checkpointing="all"))
     restore_packed(made.model)
@@ -239,4 +239,4 @@ def test_the_remedy_of_a_run_that_other_processes_began_is_counted_by_those(tmp_
     made = small_trainer(tmp_path, batch=4)
     made.batches.schedule = replace(made.batches.schedule, packs_per_step=16, processes=2)
     settings = "--set training.config.batch_size=2 --set training.config.gradient_accumulation_steps=2"
-    assert out_of_memory(made, tmp_path, "COMMAND").hint == f"go on: COMMAND {settings}"
+    assert out_of_memory(made, tmp_path, "COMMAND").hint == f"continue: COMMAND {settings}"
