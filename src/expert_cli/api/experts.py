@@ -64,7 +64,7 @@ def evaluate(
             evaluation.
         cases: The test cases. Default: tests/cases.jsonl beside the manifest. With `answers` from an evaluation: other cases
             with the same ids and prompts.
-        baseline: Also ask the base model, in its own chat template, and the expert without its grammar.
+        baseline: Also ask the base model, in its own chat template, and (a second time) the expert without its grammar.
         shots: With `baseline`: also ask the base model with this many training rows as examples.
         base_model: Default: the one the adapter was trained on.
         base_quantization: Load the base model with this quantization. Default: the one used in training.
@@ -77,7 +77,7 @@ def evaluate(
         batch_size: Answers generated at once. Default: 32, on a GPU 64.
         max_new_tokens: Longest answer in tokens. Default: from the adapter's generation_config.json, else 256.
         limit: Use only this many cases, evenly spread.
-        case_timeout_s: Seconds that an answer may run. Parsing and type checking of programs may each take as long again.
+        case_timeout_s: Seconds that an answer may run. Parsing and type checking of programs have the same limit each.
         threshold: Accuracy from 0 to 1. Below it the result has `missed`, and the exit code is 5.
         against: An earlier evaluation to compare with, case by case.
         max_drop: With `against`: how far the accuracy may fall, from 0 to 1. Default: 0.05. More gives exit code 5.

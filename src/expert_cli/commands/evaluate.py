@@ -61,7 +61,7 @@ def evaluate(
     with limits on time and memory.
 
     Answers are saved as they are made: if the command is stopped, the same command continues. The file of --output contains all
-    answers; --answers judges them again, with the same cases or with others of the same ids and prompts (--cases).
+    answers; --answers judges them again, with the same cases or (--cases) with changed cases of the same ids and prompts.
 
     Examples:
 
