@@ -32,9 +32,9 @@ def audit(
 ) -> None:
     """Check an expert's training rows and test cases, and report those that are wrong or useless.
 
-    Errors: an answer that does not run or parse, is too long or contains a prompt; one question with contradicting answers; a case that
-    is also a training row, or whose expected answer does not pass. Warnings, for you to judge: duplicates and near duplicates.
-    Answers that could not be run are listed, not counted as good. Exit code 5 if there are errors.
+    Errors: an answer that does not run or parse, is too long or contains a prompt; one question with contradicting answers; a
+    case that is also a training row, or whose expected answer does not pass. Warnings, for you to judge: duplicates and near
+    duplicates. Answers that could not be run are listed, not counted as good. Exit code 5 if there are errors.
 
     Examples:
 

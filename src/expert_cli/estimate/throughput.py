@@ -52,7 +52,9 @@ def by_formula(run: RunConfig, work: Workload, model: PeftModel) -> Figure:
     per_token = cost.per_token + work.trained_share * cost.per_trained_token
     micro_tokens = run.optim.batch_size * work.packs.pack_lengths.mean
     speed, efficiency = matmul_flops(device, dtype), EFFICIENCY[device]
-    words = f"formula: {per_token / 1e9:.2f} GFLOP per token; a {dtype} matrix product here reaches {speed / 1e9:,.0f} GFLOP/s, "
+    words = (
+        f"formula: {per_token / 1e9:.2f} GFLOP per token; a {dtype} matrix product reaches {speed / 1e9:,.0f} GFLOP/s, "
+    )
     words += f"{efficiency:.0%} of it assumed"
     return Figure(1 / (per_token / (efficiency * speed) + OVERHEAD_S / micro_tokens), FORMULA_ERROR_PCT, words)
 

@@ -48,7 +48,8 @@ STANDINGS: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "its id used again": (
         {"birth": birth(os.getpid()) - 1},
         "killed",
-        f"killed: process {os.getpid()} has ended without a message; its last status is after step 3 of 10, at 2026-11-22 08:00 UTC",
+        f"killed: process {os.getpid()} has ended without a message; its last status is after step 3 of 10, "
+        "at 2026-11-22 08:00 UTC",
         GO_ON,
     ),
     "another machine": (
