@@ -249,8 +249,8 @@ def test_a_grammar_goes_along_and_a_refusal_is_told_once(
     ("url", "error", "words"),
     [
         ("http://example.org/v1", EnvironmentProblem, "must not be used: --offline is given"),
-        ("ftp://127.0.0.1/v1", InputError, "not the address of a server"),
-        ("http://me:secret@127.0.0.1/v1", InputError, "http://127.0.0.1: not the address"),
+        ("ftp://127.0.0.1/v1", InputError, "not a server's address"),
+        ("http://me:secret@127.0.0.1/v1", InputError, "http://127.0.0.1: not a server's address"),
     ],
 )
 def test_an_address_that_may_not_be_asked(own: Path, url: str, error: type[Exception], words: str) -> None:

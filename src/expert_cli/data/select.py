@@ -296,7 +296,7 @@ def select(
             if not report.read:
                 raise InputError(f"{one}: there are no rows", "Look at the file, and at the slice if there is one.")
             if report.dropped.total() > bad_share * report.read:
-                remedy = "mend these rows, take them out, or write them by another prompt_template"
+                remedy = "correct or remove these rows, or use another prompt_template"
                 raise InputError(
                     f"{one}: {report.bad()}", f"Up to {bad_share:.0%} are left out with a warning: {remedy}."
                 )

@@ -44,9 +44,7 @@ class Server:
         """Check the address. Raises InputError for an invalid one, EnvironmentProblem for one that may not be used offline."""
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
-            raise InputError(
-                f"{parts.scheme}://{parts.hostname}: not the address of a server", "like http://HOST:PORT/v1"
-            )
+            raise InputError(f"{parts.scheme}://{parts.hostname}: not a server's address", "like http://HOST:PORT/v1")
         is_here = parts.hostname in ("localhost", "127.0.0.1", "::1")
         if not is_here and (reason := forbidden_by(asked=offline)):
             raise EnvironmentProblem(f"{url} must not be used: {reason}", "a server on this machine may be")
@@ -69,9 +67,7 @@ class Server:
         if held and code in (400, 422):
             if self._takes_grammars:
                 self._takes_grammars = False
-                self.report.warning(
-                    f"{self._at} does not accept a grammar, so answers are generated without one: {told}"
-                )
+                self.report.warning(f"{self._at} does not accept a grammar; answers come without one: {told}")
             return self.said(asked, {})
         hint = f"check the address and the key in {KEY}; redirects are not followed"
         raise EnvironmentProblem(f"{self._at} answered {code or 'nothing'}: {told}", hint)
