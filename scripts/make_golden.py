@@ -26,9 +26,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import jsonschema_rs
-
 from tests.command_line import Done, run_command
+from tests.schemas import valid
 
 if TYPE_CHECKING:
     from tests.tiny import Architecture
@@ -110,11 +109,9 @@ class Commands:
     def json(self, *words: str | Path) -> dict[str, Any]:
         """Return the exit code and the JSON document of a command, valid for its schema. Ends this script without one."""
         ran = self.run(*words, "--json")
-        name = "train-plan" if "--plan" in words else words[0]
-        schema = json.loads((ROOT / "docs" / "schemas" / f"{name}.schema.json").read_text(encoding="utf-8"))
         try:
             document = json.loads(ran.out)
-            jsonschema_rs.validator_for(schema).validate(document)
+            valid(document, "train-plan" if "--plan" in words else str(words[0]))
         except ValueError as error:
             sys.exit(
                 f"{error}\nexpert-cli {' '.join(map(str, words))} --json: exit code {ran.code}\n{ran.out}{ran.err}"

@@ -15,7 +15,7 @@ import pytest
 
 from expert_cli.runs.lock import run_lock
 from expert_cli.runs.metrics import read_json
-from tests.train.projects import valid
+from tests.schemas import valid
 
 ROOT = Path(__file__).parents[2]
 SHARES = {"data": 0.6, "forward": 0.2, "backward": 0.2}

@@ -16,10 +16,9 @@ from expert_cli.doctor.probes import PROBES
 from expert_cli.runs.metrics import read_json
 from tests import manifests
 from tests.configs import AXOLOTL
-from tests.train.projects import valid
+from tests.schemas import SCHEMAS, valid
 
 ROOT = Path(__file__).parents[2]
-SCHEMAS = ROOT / "docs" / "schemas"
 Cli = Callable[..., Any]
 
 

@@ -14,7 +14,8 @@ import pytest
 from expert_cli.evaluation.verifiers.sandbox.child_process import standing_walls
 from expert_cli.runs.metrics import read_json
 from tests import manifests
-from tests.train.projects import valid, write_rows
+from tests.schemas import valid
+from tests.train.projects import write_rows
 
 Cli = Callable[..., Any]
 

@@ -12,7 +12,7 @@ import pytest
 from expert_cli.inventory.datasets import find_datasets
 from expert_cli.utils.files import write_sealed
 from tests import manifests
-from tests.train.projects import valid
+from tests.schemas import valid
 from tests.words import Words
 
 Cli = Callable[..., Any]

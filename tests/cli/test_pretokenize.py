@@ -21,8 +21,8 @@ from expert_cli.pipeline.staging import staged_inputs
 from expert_cli.pipeline.training_data import resolve_inputs
 from expert_cli.utils.reporter import NullReporter
 from tests import tiny
+from tests.schemas import valid
 from tests.train import projects
-from tests.train.projects import valid
 
 ROWS = [{"instruction": f"Say {n}.", "input": "", "output": "yes " * (1 + n % 9)} for n in range(40)]
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import jsonschema_rs
 from click.testing import Result
 from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
@@ -31,7 +30,6 @@ from tests import manifests, tiny
 ROWS = [
     {"instruction": f"Add {a} and {b}.", "input": "", "output": str(a + b)} for a in range(1, 9) for b in range(1, 9)
 ]
-SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
 QUICK: dict[str, Any] = {
     "batch_size": 8,
     "max_steps": 6,
@@ -126,12 +124,6 @@ def expert_of_seven(
         **config,
     )
     return train(manifest).output
-
-
-def valid(document: Mapping[str, Any], schema: str) -> None:
-    """Raise where a document is not as its schema in docs/schemas says."""
-    text = (SCHEMAS / f"{schema}.schema.json").read_text(encoding="utf-8")
-    jsonschema_rs.validator_for(json.loads(text)).validate(document)
 
 
 class Told(NullReporter):

@@ -24,7 +24,8 @@ from expert_cli.inference.prompts import base_renderer
 from expert_cli.model.tokenizer import load_tokenizer
 from expert_cli.utils.reporter import NullReporter
 from tests import tiny
-from tests.train.projects import SEVEN, Told, command, trained_in, valid, write_rows
+from tests.schemas import valid
+from tests.train.projects import SEVEN, Told, command, trained_in, write_rows
 
 
 @pytest.fixture(scope="module")

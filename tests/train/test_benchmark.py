@@ -13,7 +13,8 @@ import pytest
 
 from expert_cli.benchmark.experiment import PRESETS
 from expert_cli.pipeline.options import QUIET_SETTINGS
-from tests.train.projects import project, train, valid
+from tests.schemas import valid
+from tests.train.projects import project, train
 
 ROOT = Path(__file__).parents[2]
 CONFIG: dict[str, Any] = {"batch_size": 2, "gradient_accumulation_steps": 4, "max_seq_length": 128, "max_steps": 3}

@@ -17,6 +17,7 @@ from expert_cli.errors import InputError
 from expert_cli.inference.chat_session import Chat, open_chat
 from expert_cli.runs.metrics import read_json
 from expert_cli.utils.reporter import NullReporter
+from tests.schemas import valid
 from tests.train.projects import (
     SEVEN,
     case,
@@ -25,7 +26,6 @@ from tests.train.projects import (
     project,
     train,
     trained_in,
-    valid,
     write_rows,
 )
 

@@ -20,7 +20,8 @@ from expert_cli.errors import EnvironmentProblem, InputError
 from expert_cli.evaluation.endpoint import KEY
 from expert_cli.runs.metrics import read_json
 from expert_cli.utils.reporter import NullReporter
-from tests.train.projects import Told, case, command, manifest_with, project, trained_in, valid, write_rows
+from tests.schemas import valid
+from tests.train.projects import Told, case, command, manifest_with, project, trained_in, write_rows
 
 SEVEN = "7"
 

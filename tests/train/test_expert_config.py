@@ -23,7 +23,8 @@ from expert_cli.inference.prompts import PromptRenderer, base_renderer
 from expert_cli.runs.metrics import read_json
 from expert_cli.utils.reporter import NullReporter
 from tests import tiny
-from tests.train.projects import manifest_with, project, train, trained_in, valid
+from tests.schemas import valid
+from tests.train.projects import manifest_with, project, train, trained_in
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,8 @@ from expert_cli.runs.metrics import read_json
 from expert_cli.utils.files import sha256_of
 from expert_cli.utils.reporter import NullReporter
 from tests.reporters import Heard
-from tests.train.projects import command, manifest_with, trained_in, valid
+from tests.schemas import valid
+from tests.train.projects import command, manifest_with, trained_in
 
 SETTINGS = GenerationConfig(max_new_tokens=8, batch_size=4)
 

@@ -33,7 +33,8 @@ from expert_cli.runs.metrics import read_json
 from expert_cli.utils.files import sha256_of
 from expert_cli.utils.reporter import NullReporter
 from tests import tiny, tiny_gguf
-from tests.train.projects import SEVEN, command, expert_of_seven, manifest_with, project, train, trained_in, valid
+from tests.schemas import valid
+from tests.train.projects import SEVEN, command, expert_of_seven, manifest_with, project, train, trained_in
 
 PROMPTS = [(f"Which number is {n}?", "") for n in range(8)]
 CHAT = "<|im_start|>user\nWhich number is 3?<|im_end|>\n<|im_start|>assistant\n"

@@ -15,9 +15,10 @@ from expert_cli.estimate.run_estimate import estimate_run, parse_price
 from expert_cli.hardware import machine
 from expert_cli.runs.metrics import read_json
 from expert_cli.utils.reporter import NullReporter
+from tests.schemas import valid
 from tests.tiny_hybrids import hybrid_folder
 from tests.train import projects
-from tests.train.projects import project, train, valid
+from tests.train.projects import project, train
 from tests.words import Words
 
 

@@ -19,7 +19,8 @@ from expert_cli.runs.metrics import read_json
 from expert_cli.runs.run_paths import RunPaths
 from expert_cli.utils.files import sha256_of
 from expert_cli.utils.reporter import NullReporter
-from tests.train.projects import train, trained_in, valid
+from tests.schemas import valid
+from tests.train.projects import train, trained_in
 from tests.train.rft_project import prompt, sharp_model, unsure_expert, write_rows
 
 

@@ -20,7 +20,8 @@ from expert_cli.pipeline.pretokenize import store_for
 from expert_cli.pipeline.training_data import resolve_inputs
 from expert_cli.runs.metrics import read_json
 from expert_cli.utils.reporter import NullReporter
-from tests.train.projects import command, project, train, trained_in, valid
+from tests.schemas import valid
+from tests.train.projects import command, project, train, trained_in
 
 TABLES = "CREATE TABLE boat (id INT PRIMARY KEY, name TEXT, length REAL); CREATE TABLE port (id INT, town TEXT)"
 QUESTION = "How long is the boat Anna?"

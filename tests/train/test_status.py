@@ -26,7 +26,8 @@ from expert_cli.runs.run_paths import RunPaths
 from tests import tiny
 from tests.command_line import run_command
 from tests.forked_cli import Forked
-from tests.train.projects import SEVEN, logged, project, sick_project, train, valid
+from tests.schemas import valid
+from tests.train.projects import SEVEN, logged, project, sick_project, train
 
 forks = pytest.mark.skipif(sys.platform != "linux", reason="forks processes")
 

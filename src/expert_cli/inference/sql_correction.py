@@ -133,10 +133,8 @@ def _from(query: str, place: int, owner: str) -> tuple[int, int] | None:
 
 def _shape(query: str) -> str:
     """Return a query in lower case, with "?" for all that is in quotes or closed brackets; its length does not change."""
-    shape, count = (
-        _QUOTED.sub(lambda found: "?" * len(found[0]), query).lower(),
-        1,
-    )  # lower() may lengthen what is quoted
+    shape = _QUOTED.sub(lambda found: "?" * len(found[0]), query).lower()  # lower() may lengthen what is quoted
+    count = 1
     while count:
         shape, count = _CLOSED.subn(lambda found: "?" * len(found[0]), shape)
     return shape

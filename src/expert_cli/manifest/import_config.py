@@ -24,10 +24,8 @@ from expert_cli.manifest.schema import Base
 from expert_cli.manifest.training_config import TrainingConfig
 from expert_cli.utils.text import shortened
 
-_MODEL = {"base_model": "axolotl", "model_name_or_path": "TRL"}
-"""The keys that name the base model in each program's configurations."""
-_ADAPTER = {"base_model": "adapter", "model_name_or_path": "use_peft"}
-"""The keys without which each program trains all weights."""
+_MODEL = {"base_model": ("axolotl", "adapter"), "model_name_or_path": ("TRL", "use_peft")}
+"""The key of the base model -> the program that has it, and the key without which that program trains all weights."""
 _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?[eE][+-]?\d+")
 _NOTHING: tuple[Any, ...] = (None, False, "", [], {})
 BASE: Path_ = ("base_models", 0)
@@ -96,7 +94,8 @@ def import_config(file: Path, home: Path) -> Imported:
     blocks: dict[Path_, dict[str, Any]] = {block: {} for block in _BLOCKS}
     blocks[BASE] = {"name": _place(str(told.pop(model)), file, home), "quantization": "none"}
     carried, lost = {model: "name"}, list[NotCarried]()
-    if not told.get(switch := _ADAPTER[model]):
+    program, switch = _MODEL[model]
+    if not told.get(switch):
         lost.append(NotCarried(switch, "not set: all weights", "a LoRA adapter is trained instead"))
     keys: list[tuple[str, str, Any, Sequence[Path_]]] = []
     for where, entries in _data_sets(told).items():
@@ -121,7 +120,7 @@ def import_config(file: Path, home: Path) -> Imported:
         elif value not in _NOTHING and (key, value) not in _ANYWAY:
             reason = f"{here[1]} {why}" if here else "not carried over"
             lost.append(NotCarried(where, shortened(str(value), 48), reason))
-    return Imported(_MODEL[model], _manifest(file, home, blocks, lost), carried, lost)
+    return Imported(program, _manifest(file, home, blocks, lost), carried, lost)
 
 
 def _here(key: str, value: Any, places: Sequence[Path_]) -> tuple[Path_, str, Any] | None:

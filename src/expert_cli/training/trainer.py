@@ -242,9 +242,8 @@ class ExpertTrainer(Trainer):
         done: tuple[int, int] = super()._init_training_state(max_steps, steps_per_epoch, epochs, *settings)
         best, loads, resumed = self.state.best_global_step, self.args.load_best_model_at_end, self.checkpoints.resumed
         if best and resumed:
-            self.state.best_model_checkpoint = (
-                f"{self.args.output_dir}/checkpoint-{best}"  # the run may have been moved
-            )
+            # the run may have been moved
+            self.state.best_model_checkpoint = f"{self.args.output_dir}/checkpoint-{best}"
             is_gone = loads and self.checkpoints.place_of(best) is None  # deleted when a later step was better
             chosen_by = (resumed.state["identity"].get("best model") or {}).get("metric")
             if is_gone or chosen_by != self.watch.metric:

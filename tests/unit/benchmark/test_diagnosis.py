@@ -9,7 +9,7 @@ import pytest
 from expert_cli.benchmark.diagnosis import diagnose
 from expert_cli.benchmark.evidence import Evidence
 from expert_cli.runs.metrics import read_json
-from tests.train.projects import SCHEMAS
+from tests.schemas import SCHEMAS
 
 C = "training.config."
 SCHEMA = read_json(SCHEMAS / "benchmark.schema.json")

@@ -21,7 +21,7 @@ from expert_cli.hardware.machine import Machine
 from expert_cli.runs.metrics import SHARES
 from expert_cli.utils.reporter import NullReporter
 from tests import manifests
-from tests.train.projects import valid
+from tests.schemas import valid
 
 MACHINE = Machine("Linux", 2, 24 * 2**30, (), cpu_bf16=True, torch_cuda="", versions=(("python", "3.11"),))
 

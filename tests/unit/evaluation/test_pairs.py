@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import jsonschema_rs
 import pytest
 
 from expert_cli import api
@@ -19,9 +18,9 @@ from expert_cli.evaluation.trl import write_pairs
 from expert_cli.evaluation.verifiers.case import Grade
 from expert_cli.inference.expert_config import Stop
 from expert_cli.utils.reporter import NullReporter
+from tests.schemas import valid
 from tests.tiny import tiny_model, tiny_tokenizer
 
-SCHEMA = Path(__file__).parents[3] / "docs" / "schemas" / "evaluate.schema.json"
 CASE = {"verifier": "json", "schema": None, "expected": 1, "rule": "exact"}
 
 
@@ -126,7 +125,7 @@ def test_samples_that_were_kept_give_pairs(tmp_path: Path) -> None:
     (tmp_path / "kept.json").write_text(json.dumps(kept.as_json()), encoding="utf-8")
     found = api.evaluate(answers=tmp_path / "kept.json", write_pairs=tmp_path / "pairs.jsonl")
     document = found.as_json() | {"schema_version": 1, "command": "evaluate"}
-    jsonschema_rs.validator_for(json.loads(SCHEMA.read_text(encoding="utf-8"))).validate(document)
+    valid(document, "evaluate")
     told = {"file": str(tmp_path / "pairs.jsonl"), "pairs": 1, "prompts": 1, "all_right": 0, "none_right": 0}
     assert document["pairs"] == told
     (row,) = map(json.loads, (tmp_path / "pairs.jsonl").read_text(encoding="utf-8").splitlines())

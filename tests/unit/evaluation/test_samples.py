@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import jsonschema_rs
 import pytest
 
 from expert_cli.evaluation.cases import Answer, EvalCase, read_cases
@@ -19,8 +18,8 @@ from expert_cli.utils.reporter import NullReporter
 from expert_cli.utils.statistics import wilson
 from tests.graders import database
 from tests.reporters import Heard
+from tests.schemas import valid
 
-ROOT = Path(__file__).parents[3]
 SHOP = """
 CREATE TABLE items (id INTEGER, name TEXT, price REAL, stock INTEGER);
 INSERT INTO items VALUES (1, 'nut', 0.1, 3), (2, 'bolt', 0.2, 1), (3, 'cog', 0.3, 3);
@@ -154,8 +153,7 @@ def test_shares_of_the_document_and_kept_samples_judged_again(tmp_path: Path) ->
     assert [one["kind"] for one in told["answers"][0]["samples"]] == ["wrong", "correct", "correct"]
     path, cases = tmp_path / "kept.json", tmp_path / "again.jsonl"
     path.write_text(json.dumps({"schema_version": 1, "command": "evaluate", **told}), encoding="utf-8")
-    schema = json.loads((ROOT / "docs" / "schemas" / "evaluate.schema.json").read_text(encoding="utf-8"))
-    jsonschema_rs.validator_for(schema).validate(json.loads(path.read_text(encoding="utf-8")))
+    valid(json.loads(path.read_text(encoding="utf-8")), "evaluate")
     row = json.loads((tmp_path / "cases.jsonl").read_text(encoding="utf-8"))
     cases.write_text("".join(json.dumps(row | {"id": str(n)}) + "\n" for n in range(4)), encoding="utf-8")
     again = grade_kept(path, cases, None, NullReporter(), Permissions(seconds=10))
