@@ -11,10 +11,12 @@ import pytest
 import expert_cli
 from expert_cli.config.plan import make_plan
 from expert_cli.config.resolve import Overrides
+from expert_cli.errors import InputError
 from expert_cli.estimate.run_estimate import estimate_run, parse_price
 from expert_cli.hardware import machine
 from expert_cli.runs.metrics import read_json
-from expert_cli.utils.reporter import NullReporter
+from expert_cli.utils.reporter import NullReporter, Reporter
+from tests import tiny
 from tests.schemas import valid
 from tests.tiny_hybrids import hybrid_folder
 from tests.train import projects
@@ -22,9 +24,11 @@ from tests.train.projects import project, train
 from tests.words import Words
 
 
-def told(manifest: Path, overrides: Overrides = Overrides(), **how: Any) -> dict[str, Any]:
+def told(
+    manifest: Path, overrides: Overrides = Overrides(), report: Reporter = NullReporter(), **how: Any
+) -> dict[str, Any]:
     facts = machine.inspect()
-    return estimate_run(make_plan(manifest, facts, overrides), facts, overrides, NullReporter(), **how).as_json()
+    return estimate_run(make_plan(manifest, facts, overrides), facts, overrides, report, **how).as_json()
 
 
 SCHEDULES: dict[str, dict[str, Any]] = {
@@ -53,6 +57,16 @@ def test_a_plan_writes_the_store_and_nothing_else(tmp_path: Path) -> None:
     document = {"schema_version": 1, "command": "train", **told(manifest, hourly=parse_price("2/h"))}
     valid(json.loads(json.dumps(document)), "train-plan")
     assert document["cost"] == pytest.approx(document["seconds"] / 1800)
+
+
+def test_a_plan_finds_in_the_data_what_the_run_would_find(tmp_path: Path) -> None:
+    short = tiny.tiny_model_folder(tmp_path / "short", max_position_embeddings=32)
+    with pytest.raises(InputError, match="but the base model has 32 positions"):
+        told(project(tmp_path, short, [{"instruction": "abc " * 20, "input": "", "output": "yes"}] * 8))
+    words = Words()
+    rows = [{"instruction": "abc " * 90, "input": "", "output": "yes"}] * 8
+    told(project(tmp_path / "concat", rows=rows, packing="concat", max_seq_length=16), report=words)
+    assert any("packs hold no trained token and are left out" in line for line in words.lines)
 
 
 @pytest.mark.slow

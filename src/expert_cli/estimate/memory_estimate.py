@@ -20,7 +20,6 @@ from expert_cli._compat import fake_tensors
 from expert_cli.config.run_config import QUANTIZED, Layout, RunConfig
 from expert_cli.data.packing.batches import Schedule, orders_of, schedule_of
 from expert_cli.data.packing.packed_dataset import PackedDataset
-from expert_cli.data.store.build import TokenStore
 from expert_cli.hardware.machine import Machine
 from expert_cli.manifest.key import Quantization
 from expert_cli.manifest.keys.peft import AdapterConfig
@@ -34,7 +33,6 @@ from expert_cli.model.kernels.kernel_plan import KernelPlan, apply_adapter_kerne
 from expert_cli.model.layers import decoder_layers
 from expert_cli.model.loading.quantize import DTYPES, autocast_of, weights_dtype
 from expert_cli.model.vocabulary_rows import base_layer
-from expert_cli.pipeline.training_data import packed
 
 CONTEXT_BYTES = 500 << 20
 """Memory of the CUDA context on a card: assumed, not measured; cards differ by 300 MB."""
@@ -79,9 +77,8 @@ class Workload:
         return max(fixed, sum(longest)), self.packs.document_lengths.longest
 
 
-def work_of(run: RunConfig, store: TokenStore) -> Workload:
-    """Return the work of a run over the packs of its training rows."""
-    data = packed(store.training(), run)
+def work_of(run: RunConfig, data: PackedDataset, stats: Mapping[str, Mapping[str, int]]) -> Workload:
+    """Return the work of a run over its packs. stats: of each split of the token store."""
     schedule = schedule_of(run, data, int(os.environ.get("WORLD_SIZE", "1")))
     # whole epochs at once, the last one pack by pack: only an epoch's last step may be short
     epochs, rest = divmod(schedule.steps, schedule.steps_per_epoch)
@@ -89,11 +86,11 @@ def work_of(run: RunConfig, store: TokenStore) -> Workload:
     if rest:
         begun = orders_of(run, data)(epochs)[: rest * schedule.packs_per_step]
         tokens += int(data.plan(epochs).lengths[begun].sum())
-    stats = store.stats["train"]
-    held_out = store.stats.get("validation", {}).get("tokens", 0) if run.watch.validates else 0
+    train = stats["train"]
+    held_out = stats.get("validation", {}).get("tokens", 0) if run.watch.validates else 0
     every = schedule.steps_per_epoch if run.watch.eval_strategy == "epoch" else run.watch.eval_steps
     evaluated = held_out * -(-schedule.steps // every)  # the last step is evaluated, too
-    return Workload(schedule, data, tokens, stats["trained_tokens"] / max(1, stats["tokens"]), evaluated)
+    return Workload(schedule, data, tokens, train["trained_tokens"] / max(1, train["tokens"]), evaluated)
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from expert_cli.model.loading.quantize import DTYPES, meta_base, weights_dtype
 from expert_cli.model.vocabulary_rows import stored_weights
 from expert_cli.pipeline.pretokenize import store_for
 from expert_cli.pipeline.token_rows import choose_token_rows
-from expert_cli.pipeline.training_data import laid_out, training_inputs
+from expert_cli.pipeline.training_data import laid_out, training_data, training_inputs
 from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.text import first_line
 
@@ -87,7 +87,7 @@ def estimate_run(
     plan = laid_out(plan, inputs, report)
     run, device = plan.run, plan.run.compute.device
     store = store_for(run, inputs, report, locked=locked, trusting=trusting)
-    work = memories.work_of(run, store)
+    work = memories.work_of(run, training_data(store, inputs, run, report).train, store.stats)
     dtype = weights_dtype(run.model.quantization, DTYPES[run.compute.dtype])
     folder = inputs.source.folder
     base = meta_base(folder, dtype=dtype, attention=loaded_with(run.compute.attention))
