@@ -29,18 +29,19 @@ USUAL_NAMES = {
 Form = Literal["messages", "text", "segments", "pair"]
 MEDIA = ("image", "images", "pixel_values", "audio", "audios", "video", "videos")
 """Columns that rows for a text model must lack or leave empty."""
+_MESSAGES = '{"messages": [{"role": "user", "content": "..."}, {"role": "assistant", "content": "..."}]}'
 _OTHER_TASKS = {
-    "chosen rejected": "preferences, of a right and a wrong answer (DPO)",
-    "completion label": "answers that are judged right or wrong (KTO)",
-    "input_ids": "tokens, of whatever tokenizer",
-    "contents": "conversations in Gemini's form",
+    "chosen rejected": ("preferences, of a right and a wrong answer (DPO)", ("", "chosen")),
+    "completion label": ("answers that are judged right or wrong (KTO)", "Keep the right ones, without that column."),
+    "input_ids": ("tokens, of whatever tokenizer", "Give the texts; for `datasets` of tokens see --trust-store."),
+    "contents": ("conversations in Gemini's form", f"Write each as {_MESSAGES}."),
     **{
-        f"{text} {label}": "texts with labels (classification)"
+        f"{text} {label}": ("texts with labels (classification)", (text, label))
         for text in ("text", "sentence")
         for label in ("label", "labels")
     },
 }
-"""Columns of other training tasks, and what their rows contain. They are refused unless field_mapping names columns."""
+"""Columns of other training tasks, refused unless field_mapping names some; their rows; a hint, or the columns to name."""
 FORMS: dict[Form, tuple[str, ...]] = {
     "messages": ("messages", "tools", "system", "chat_template_kwargs"),
     "text": ("text",),
@@ -84,9 +85,10 @@ def choose_columns(names: Sequence[str], mapping: ColumnMapping, where: str) -> 
             f"one column, {shortened(json.dumps(names[0]))}: its values seem to be separated by {json.dumps(mark[0])}"
         )
         raise InputError(f"{where}: {told}", "Save it with commas, or with tabs as .tsv.")
-    for columns, what in () if named else _OTHER_TASKS.items():
+    for columns, (what, hint) in () if named else _OTHER_TASKS.items():
         if all(find_column(name, names) for name in columns.split()):
-            raise InputError(f"{where}: {' and '.join(map(json.dumps, columns.split()))}: rows of {what}", _name_them())
+            told = f"{where}: {' and '.join(map(json.dumps, columns.split()))}: rows of {what}"
+            raise InputError(told, hint if isinstance(hint, str) else _name_them(*hint))
     for role, column in named.items():
         if column not in names:
             told = f'{where}: the column "{column}" of "field_mapping.{role}" does not exist; columns: {", ".join(names[:20])}'

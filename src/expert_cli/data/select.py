@@ -296,10 +296,8 @@ def select(
             if not report.read:
                 raise InputError(f"{one}: there are no rows", "Look at the file, and at the slice if there is one.")
             if report.dropped.total() > bad_share * report.read:
-                remedy = "correct or remove these rows, or use another prompt_template"
-                raise InputError(
-                    f"{one}: {report.bad()}", f"Up to {bad_share:.0%} are left out with a warning: {remedy}."
-                )
+                hint = f"Correct or remove them, or use another prompt_template; up to {bad_share:.0%} are left out."
+                raise InputError(report.bad(), hint)
             readers.append(reader)
             reports.append(report)
     found_hashes = {name: np.frombuffer(b"".join(joined), "S16") for name, joined in hashes.items()}

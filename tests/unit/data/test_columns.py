@@ -113,16 +113,19 @@ def test_what_cannot_be_told_is_an_error_with_the_mapping_to_write(
 
 
 @pytest.mark.parametrize(
-    ("names", "task"),
+    ("names", "task", "remedy"),
     [
-        ("prompt chosen rejected", "preferences"),
-        ("prompt completion label", "judged right or wrong"),
-        ("text label", "classification"),
-        ("input_ids attention_mask", "tokens"),
-        ("contents", "Gemini"),
+        ("prompt chosen rejected", "preferences", '"response": "chosen"'),
+        ("prompt completion label", "judged right or wrong", "Keep the right ones"),
+        ("text label", "classification", '{"instruction": "text", "response": "label"}'),
+        ("input_ids attention_mask", "tokens", "--trust-store"),
+        ("contents", "Gemini", '{"messages": [{"role": "user"'),
     ],
 )
-def test_columns_of_another_task_are_refused_unless_the_manifest_names_what_is_read(names: str, task: str) -> None:
-    with pytest.raises(InputError, match=f"rows of .*{task}"):
+def test_columns_of_another_task_are_refused_unless_the_manifest_names_what_is_read(
+    names: str, task: str, remedy: str
+) -> None:
+    with pytest.raises(InputError, match=f"rows of .*{task}") as caught:
         choose_columns(names.split(), NOTHING, "rows")
+    assert remedy in caught.value.hint
     assert choose_columns(names.split(), ColumnMapping(text=names.split(maxsplit=1)[0]), "rows").form == "text"
