@@ -20,7 +20,7 @@ from safetensors.torch import load_file, save_file
 from tokenizers import pre_tokenizers
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from expert_cli.artifacts.export import compare, export_expert, log_probs
+from expert_cli.artifacts.export import compare, export_expert, log_probs, require_alike
 from expert_cli.artifacts.gguf_writer import require_writable, write_gguf
 from expert_cli.config.plan import TrainedAdapter
 from expert_cli.errors import InputError, IntegrityError, RunLocked
@@ -35,6 +35,7 @@ from expert_cli.utils.reporter import NullReporter
 from tests import tiny, tiny_gguf
 from tests.schemas import valid
 from tests.train.projects import SEVEN, command, expert_of_seven, manifest_with, project, train, trained_in
+from tests.words import Words
 
 PROMPTS = [(f"Which number is {n}?", "") for n in range(8)]
 CHAT = "<|im_start|>user\nWhich number is 3?<|im_end|>\n<|im_start|>assistant\n"
@@ -57,6 +58,18 @@ def test_the_json_schema_of_answers_lies_beside_them(expert: Path, tmp_path: Pat
     found = trained_in(expert, manifest)
     export_expert(found, tmp_path / "out", [], NullReporter(), merge=False, gguf=None)
     assert read_json(tmp_path / "out" / "schema.json") == schema
+
+
+def test_an_exported_adapter_is_compared_with_its_base_model(tmp_path: Path) -> None:
+    """One answers 7, one learned nothing."""
+    for name, rate in (("seven", {}), ("none", {"learning_rate": 1e-12, "max_steps": 1})):
+        expert, report = expert_of_seven(tmp_path / name, **rate), Words()
+        done = export_expert(trained_in(expert), tmp_path / f"{name}-out", PROMPTS, report, merge=False, gguf=None)
+        assert ("warning: the adapter changes nothing" in "\n".join(report.lines)) == (name == "none")
+        assert (done["agreement"]["base"]["top1"] == 1.0) == (name == "none")
+        assert f"base: the most likely token is the trained model's at {done['agreement']['base']['top1']:.1%}" in (
+            tmp_path / f"{name}-out" / "README.md"
+        ).read_text(encoding="utf-8")
 
 
 def test_an_adapter_of_bf16_is_merged_with_the_codes_of_bf16(tmp_path: Path) -> None:
@@ -124,7 +137,7 @@ def test_gguf_holds_every_matrix_of_a_llama(tmp_path: Path) -> None:
     model, info = tiny.tiny_model(initializer_range=0.2), load_tokenizer(tiny.tiny_model_folder(tmp_path / "m"))
     write_gguf(tmp_path / "f16", model, PromptRenderer(info, tiny.template_for(info.hf)), name="m", kind="f16")
     texts = [(3, list(range(3, 40)))]
-    found = compare("gguf", load_gguf(tmp_path / "f16", torch.float32), texts, log_probs(model, texts))
+    found = compare(load_gguf(tmp_path / "f16", torch.float32), texts, log_probs(model, texts))
     assert found["max_kl"] < 1e-3
 
 
@@ -205,10 +218,10 @@ def test_what_is_not_what_was_trained_is_refused(spoil: Callable[[torch.nn.Modul
     model = tiny.tiny_model(initializer_range=0.2)
     texts = [(3, list(range(3, 40))), (1, [7, 8, 9])]
     meant = log_probs(model, texts)
-    assert compare("merged", model.bfloat16().float(), texts, meant)["max_kl"] < 0.01
+    assert compare(model.bfloat16().float(), texts, meant)["max_kl"] < 0.01
     spoil(model)
     with pytest.raises(IntegrityError, match="the written model differs from the trained one"):
-        compare("merged", model, texts, meant)
+        require_alike("merged", compare(model, texts, meant))
 
 
 def test_what_gguf_cannot_hold_is_refused(tmp_path: Path) -> None:

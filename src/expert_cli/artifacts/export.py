@@ -48,13 +48,13 @@ from expert_cli.utils.reporter import Reporter
 
 PROMPTS, TOKENS = 20, 8
 """Prompts in the comparison, of which missing ones are taken from training rows; tokens of each answer that are compared."""
-MAX_KL, MIN_TOP1 = 1.0, 0.7
+SAME_KL, MAX_KL, MIN_TOP1 = 1e-6, 1.0, 0.7
 """Nats; share of positions. SmolLM2 after 4 steps, merged in bf16: 0.6, 89 %; a wrong matrix in a tiny model: 1 to 8, 40 %."""
 Prompts = Sequence[tuple[str, str]]  # (instruction, input)
 Text = tuple[int, Sequence[int]]  # length of the prompt; ids of prompt and answer
 Agreement = Mapping[str, Any]
 """Number of `prompts` and `tokens` compared; `top1`: share of positions with the same most likely token; `max_kl`: largest
-Kullback-Leibler divergence from the trained model's next-token distribution, in nats.
+Kullback-Leibler divergence from the trained model's next-token distribution, in nats. Beside an adapter, `base` is compared.
 """
 
 
@@ -106,7 +106,7 @@ def describe(
 
 
 def in_words(agreement: Mapping[str, Agreement]) -> list[str]:
-    """Return the comparison in words, one line for each exported form."""
+    """Return the comparison in words, one line for each exported form, or for the base model without the adapter."""
     words = (
         "{}: the most likely token is the trained model's at {top1:.1%} of {tokens} positions of {prompts} answers; "
     )
@@ -149,6 +149,11 @@ def export_expert(
             for name in (WEIGHTS, CONFIG):  # without a checkpoint's training state
                 shutil.copyfile(adapter / name, beside / name)
             describe(beside, run, source, renderer, decoding, prompt)
+            expert, texts, meant = _answered(trained, run, prompts, report)
+            with expert.model.disable_adapter():
+                agreement = {"base": compare(expert.model, texts, meant)}
+            if agreement["base"]["max_kl"] < SAME_KL:
+                report.warning("the adapter changes nothing: the base model predicts the same without it")
         form = f"the model with its adapter merged ({', '.join(whole)})" if whole else "the adapter"
         told = "\n\n".join(f"{line}." for line in (f"This folder holds {form}", *in_words(agreement)))
         cards.put_section(card, "Files", [told])
@@ -172,16 +177,8 @@ def _write_whole(
     run, dtype = trained.plan.run, trained.origin.dtype or trained.plan.run.compute.dtype
     is_int4 = run.model.quantization == "int4"
     exact = _held(run, "int4", dtype) if is_int4 else _held(run, "none", "fp32")
-    expert = experts.open_expert(exact, trained.origin, report, widened=True)
+    expert, texts, meant = _answered(trained, exact, prompts, report, widened=True)
     renderer, base, decoding = expert.renderer, expert.source.folder, decoding_for(trained)
-    ids = [renderer.encode_prompt(*prompt) for prompt in prompts][:PROMPTS]
-    ids += drawn_prompts(trained.origin.store, PROMPTS - len(ids), run.seed) if len(ids) < PROMPTS else []
-    ids = ids or [list(range(3, 35))]
-    answers = generate(expert.model, [Request(one) for one in ids], GenerationConfig(TOKENS, PROMPTS), renderer)
-    # the prediction after the last token is compared, too
-    ends = [one.ids[: None if one.stop == "end" else -1] for (one,) in answers]
-    texts = [(len(prompt), [*prompt, *answer]) for prompt, answer in zip(ids, ends, strict=True)]
-    meant = log_probs(expert.model, texts)
     report.info("merging in fp32")
     model: Any = expert.model.merge_and_unload(safe_merge=True)
     del expert
@@ -209,8 +206,24 @@ def _write_whole(
         gc.collect()
         report.info(f"comparing {form} with the trained model")
         with quiet():
-            agreement[form] = compare(form, load().to(run.compute.device), texts, meant)
+            agreement[form] = compare(load().to(run.compute.device), texts, meant)
+        require_alike(form, agreement[form])
     return agreement
+
+
+def _answered(
+    trained: TrainedAdapter, run: RunConfig, prompts: Prompts, report: Reporter, *, widened: bool = False
+) -> tuple[experts.Expert, list[Text], torch.Tensor]:
+    """Load the trained model; return it with its answers to the prompts, and its log-probabilities there."""
+    expert = experts.open_expert(run, trained.origin, report, widened=widened)
+    ids = [expert.renderer.encode_prompt(*prompt) for prompt in prompts][:PROMPTS]
+    ids += drawn_prompts(trained.origin.store, PROMPTS - len(ids), run.seed) if len(ids) < PROMPTS else []
+    ids = ids or [list(range(3, 35))]
+    answers = generate(expert.model, [Request(one) for one in ids], GenerationConfig(TOKENS, PROMPTS), expert.renderer)
+    # the prediction after the last token is compared, too
+    ends = [one.ids[: None if one.stop == "end" else -1] for (one,) in answers]
+    texts: list[Text] = [(len(prompt), [*prompt, *answer]) for prompt, answer in zip(ids, ends, strict=True)]
+    return expert, texts, log_probs(expert.model, texts)
 
 
 def _held(run: RunConfig, quantization: Quantization, dtype: Dtype) -> RunConfig:
@@ -218,19 +231,23 @@ def _held(run: RunConfig, quantization: Quantization, dtype: Dtype) -> RunConfig
     return replace(run, model=model, compute=compute)
 
 
-def compare(form: str, written: Any, texts: Sequence[Text], meant: torch.Tensor) -> Agreement:
-    """Compare a written model with the trained model's log-probabilities. Raises IntegrityError if they differ too much."""
-    found = log_probs(written, texts)
+def compare(other: Any, texts: Sequence[Text], meant: torch.Tensor) -> Agreement:
+    """Compare a model with the trained model's log-probabilities."""
+    found = log_probs(other, texts)
     kl = float(kl_div(found, meant, reduction="none", log_target=True).sum(-1).max())
     top1 = float((found.argmax(-1) == meant.argmax(-1)).float().mean())
-    agreement = {"prompts": len(texts), "tokens": len(meant), "top1": top1, "max_kl": kl}
-    if kl <= MAX_KL and top1 >= MIN_TOP1:  # false for NaN, too
-        return agreement
+    return {"prompts": len(texts), "tokens": len(meant), "top1": top1, "max_kl": kl}
+
+
+def require_alike(form: str, found: Agreement) -> None:
+    """Raise IntegrityError if a written model differs too much from the trained one."""
+    if found["max_kl"] <= MAX_KL and found["top1"] >= MIN_TOP1:  # false for NaN, too
+        return
     words = f"the written model differs from the trained one (allowed: {MAX_KL:g} nats, {MIN_TOP1:.0%}); "
     hint = (
         "after few steps an adapter may be lost in rounding to bf16: train longer or try --gguf; otherwise report this"
     )
-    raise IntegrityError(words + in_words({form: agreement})[0], hint)
+    raise IntegrityError(words + in_words({form: found})[0], hint)
 
 
 @torch.no_grad()
