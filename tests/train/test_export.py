@@ -72,6 +72,38 @@ def test_an_exported_adapter_is_compared_with_its_base_model(tmp_path: Path) -> 
         ).read_text(encoding="utf-8")
 
 
+LLAMA_CPP = "- llama.cpp: `convert_lora_to_gguf.py`, then `--lora`"
+SERVERS: dict[str, tuple[bool, str, str]] = {
+    "lora": (True, "--max-lora-rank 16`", LLAMA_CPP),
+    "rslora": (True, "--max-lora-rank 16`", "- llama.cpp: scales rsLoRA wrongly"),
+    "dora": (False, "- vLLM: refuses DoRA", "- llama.cpp: refuses DoRA"),
+    "token rows": (False, "--max-lora-trainable-tokens 1`", "refuses trained token rows"),
+}
+"""Of every kind of adapter: whether all names are those that vLLM and llama.cpp read, and what the card says of both."""
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+def test_every_name_of_an_adapter_is_one_that_servers_read_or_the_card_says_that_they_do_not(
+    tmp_path: Path, kind: str
+) -> None:
+    """Their rules: vLLM's parse_fine_tuned_lora_name, llama.cpp's convert_lora_to_gguf.py."""
+    how: dict[str, Any] = {"adapter_type": kind} if kind != "token rows" else {"trainable_token_indices": ["a"]}
+    manifest = project(tmp_path, max_steps=1, rank=12, **how)
+    folder = train(manifest).output / "adapter"
+    names = load_file(folder / "adapter_model.safetensors").keys()
+    layers = {
+        f"base_model.model.{name}"
+        for name, module in tiny.tiny_model().named_modules()
+        if isinstance(module, torch.nn.Linear) and name != "lm_head"
+    }
+    read = {f"{layer}.lora_{half}.weight" for layer in layers for half in "AB"}
+    are_read, vllm, llama_cpp = SERVERS[kind]
+    assert (names == read, names >= read) == (are_read, True)
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    assert vllm in card
+    assert llama_cpp in card
+
+
 def test_an_adapter_of_bf16_is_merged_with_the_codes_of_bf16(tmp_path: Path) -> None:
     """The weights are stored in fp32: quantized so, one code in a hundred is another one than training had."""
     expert = expert_of_seven(tmp_path / "expert", quantization="int4", bf16=True, max_steps=2)

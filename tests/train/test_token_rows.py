@@ -83,7 +83,7 @@ def test_merged_as_gguf_and_in_plain_peft_it_ends_too(tmp_path: Path, base: Path
     done = export_expert(trained, tmp_path / "out", PROMPTS, NullReporter(), merge=True, gguf="f16")
     assert [one["top1"] for one in done["agreement"].values()] == [1.0, 1.0]
     for folder, words in (
-        (RunPaths(expert).adapter, "vLLM and llama.cpp refuse"),
+        (RunPaths(expert).adapter, "llama.cpp: refuses trained token rows"),
         (tmp_path / "out", "servers need nothing more"),
     ):
         card = (folder / "README.md").read_text(encoding="utf-8")

@@ -102,7 +102,7 @@ def describe(
     cards.put_usage(
         folder / "README.md", *asked, prompt, source=source, base=base, package=source.kind == "package", **values
     )
-    cards.put_token_rows(folder / "README.md", config, by.tokenizer.hf, is_adapter=True)
+    cards.put_servers(folder / "README.md", config, by.tokenizer.hf, is_adapter=True)
 
 
 def in_words(agreement: Mapping[str, Agreement]) -> list[str]:
@@ -144,7 +144,7 @@ def export_expert(
             agreement = _write_whole(trained, beside, prompts, report, merge=merge, gguf=gguf)
             file = next((path.name for path in beside.glob("*.gguf")), "")
             cards.put_usage(card, *asked, prompt, merged=merge, gguf=file, base=".", dtype="torch.bfloat16")
-            cards.put_token_rows(card, read_json(adapter / CONFIG), renderer.hf, is_adapter=False)
+            cards.put_servers(card, read_json(adapter / CONFIG), renderer.hf, is_adapter=False)
         else:
             for name in (WEIGHTS, CONFIG):  # without a checkpoint's training state
                 shutil.copyfile(adapter / name, beside / name)

@@ -70,11 +70,13 @@ def _rendered(page: str, **values: Any) -> str:
     return str(template.render(values)).removesuffix("\n")
 
 
-def put_token_rows(card: Path, config: Mapping[str, Any], tokenizer: Any, *, is_adapter: bool) -> None:
-    """Name the tokens whose embedding rows were trained, if any. config: the adapter's adapter_config.json."""
-    if rows := config.get("trainable_token_indices"):
-        tokens = {name: map(_code, tokenizer.convert_ids_to_tokens(ids)) for name, ids in rows.items()}
-        put_section(card, "Trained token rows", [_rendered("token_rows.md.j2", rows=tokens, is_adapter=is_adapter)])
+def put_servers(card: Path, config: Mapping[str, Any], tokenizer: Any, *, is_adapter: bool) -> None:
+    """Say what servers need for an adapter, or a merged one with trained token rows. config: its adapter_config.json."""
+    rows = config.get("trainable_token_indices") or {}
+    tokens = {name: [*map(_code, tokenizer.convert_ids_to_tokens(ids))] for name, ids in rows.items()}
+    if tokens or is_adapter:
+        told = _rendered("servers.md.j2", rows=tokens, config=config, is_adapter=is_adapter)
+        put_section(card, "Servers", [told])
 
 
 def _code(text: str) -> str:

@@ -58,7 +58,7 @@ def choose_token_rows(
         indices = {name: rows for name, rows in indices.items() if modules[name].weight is not head.weight}
     tokens = " ".join(renderer.spelled(sorted(_all(indices))))
     line = f"{tokens}: their rows of {' and '.join(indices)} are trained beside the adapter" if tokens else ""
-    line += "; vLLM and llama.cpp take no such adapter: export --merge, or --gguf q8_0" if tokens else ""
+    line += "; servers need them merged, see the adapter's README.md" if tokens else ""
     missing = ""
     if silent := sorted(renderer.end_ids & set(untrained.get(last, ())) - set(indices.get(last, ()))):
         named = " ".join(renderer.spelled(silent))
