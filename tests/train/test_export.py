@@ -86,7 +86,7 @@ SERVERS: dict[str, tuple[bool, str, str]] = {
 def test_every_name_of_an_adapter_is_one_that_servers_read_or_the_card_says_that_they_do_not(
     tmp_path: Path, kind: str
 ) -> None:
-    """Their rules: vLLM's parse_fine_tuned_lora_name, llama.cpp's convert_lora_to_gguf.py."""
+    """The rules of vLLM (parse_fine_tuned_lora_name) and of the converter of adapters in llama.cpp."""
     how: dict[str, Any] = {"adapter_type": kind} if kind != "token rows" else {"trainable_token_indices": ["a"]}
     manifest = project(tmp_path, max_steps=1, rank=12, **how)
     folder = train(manifest).output / "adapter"

@@ -61,7 +61,7 @@ def pretokenize(
     """
     run = _run(locals())
     if prune and run.store_url:
-        raise InputError("--prune does not go with token stores at a URL", "Name a folder: --output DIR.")
+        raise InputError("--prune does not go with token stores at a URL", "name a folder: --output DIR")
     inputs = _inputs(run, stage, reporter)
     from expert_cli.data.select import local_flat_map
     from expert_cli.data.store.lookup import prune as remove_others

@@ -189,7 +189,7 @@ def parse_source(written: str, folders: Sequence[Path]) -> SourceSpec:
     """
     if (shown := without_passwords(written)) != written:
         told = f'data source "{shown}": a password in a URL, which would be written beside what is made of the rows'
-        raise InputError(told, "Give it by the storage's own variables or file.")
+        raise InputError(told, "give it by the storage's own variables or file")
     path, _, rest = written.partition("::")
     split, _, config = rest.partition("::")
     split = split.strip()
@@ -197,7 +197,7 @@ def parse_source(written: str, folders: Sequence[Path]) -> SourceSpec:
     if not path:
         raise InputError(f'data source "{written}" is not of the form path, path::split[slice] or id::split::config')
     if "\0" in path:
-        raise InputError(f"data source {path!r} holds a NUL, which no path has", "Correct the path.")
+        raise InputError(f"data source {path!r} holds a NUL, which no path has", "correct the path")
     name = split.partition("[")[0]
     split = split if name else f"train{split}"
     path = without_file_scheme(path)
@@ -244,7 +244,7 @@ def _at_url(written: str, spec: SourceSpec, split: str) -> SourceSpec:
     """Return the source at a URL. Raises InputError without a bucket, and for a split of a pattern as for one of a file."""
     bucket = spec.path.partition("//")[2].partition("/")[0]
     if not bucket or glob.has_magic(bucket):
-        raise InputError(f'data source "{written}" names no bucket', "Write it as s3://bucket/folder/rows.jsonl.")
+        raise InputError(f'data source "{written}" names no bucket', "write it as s3://bucket/folder/rows.jsonl")
     if glob.has_magic(spec.path):
         refuse_parts_of_a_file(written, PurePosixPath(spec.path), split, spec.config)
     return spec
@@ -255,7 +255,7 @@ def refuse_parts_of_a_file(written: str, file: PurePath, split: str, config: str
     if config or (split and split_of(split) not in ("train", named_split(file.stem))):
         part = f'configuration "{config}"' if config else f'split "{split}"'
         told = f'data source "{written}": {file.name} is a file, it has no {part}'
-        raise InputError(told, "Name the file that holds these rows; a part of a file is file::train[:100].")
+        raise InputError(told, "name the file that holds these rows; a part of a file is file::train[:100]")
 
 
 _SPLIT = re.compile(r"(?P<name>[\w.-]*)(?:\[(?P<start>-?\d{1,18}%?)?:(?P<stop>-?\d{1,18}%?)?\])?")
@@ -292,10 +292,10 @@ def parse_split(written: str) -> Split:
     match = _SPLIT.fullmatch(written.strip())
     if match is None:
         told = f'"{written}" is not a split with a slice'
-        raise InputError(told, "Write train, train[:1000], train[10%:20%] or train[-50:].")
+        raise InputError(told, "write train, train[:1000], train[10%:20%] or train[-50:]")
     shares = [end for end in (match["start"], match["stop"]) if end and end.endswith("%")]
     if above := next((end for end in shares if abs(int(end[:-1])) > 100), ""):
-        raise InputError(f'"{written}": {above} is more than all rows', "Write a share from 0% to 100%.")
+        raise InputError(f'"{written}": {above} is more than all rows', "write a share from 0% to 100%")
     return Split(match["name"] or "train", match["start"] or "", match["stop"] or "")
 
 

@@ -32,9 +32,9 @@ MEDIA = ("image", "images", "pixel_values", "audio", "audios", "video", "videos"
 _MESSAGES = '{"messages": [{"role": "user", "content": "..."}, {"role": "assistant", "content": "..."}]}'
 _OTHER_TASKS = {
     "chosen rejected": ("preferences, of a right and a wrong answer (DPO)", ("", "chosen")),
-    "completion label": ("answers that are judged right or wrong (KTO)", "Keep the right ones, without that column."),
-    "input_ids": ("tokens, of whatever tokenizer", "Give the texts; for `datasets` of tokens see --trust-store."),
-    "contents": ("conversations in Gemini's form", f"Write each as {_MESSAGES}."),
+    "completion label": ("answers that are judged right or wrong (KTO)", "keep the right ones, without that column"),
+    "input_ids": ("tokens, of whatever tokenizer", "give the texts; for `datasets` of tokens see --trust-store"),
+    "contents": ("conversations in Gemini's form", f"write each as {_MESSAGES}"),
     **{
         f"{text} {label}": ("texts with labels (classification)", (text, label))
         for text in ("text", "sentence")
@@ -84,7 +84,7 @@ def choose_columns(names: Sequence[str], mapping: ColumnMapping, where: str) -> 
         told = (
             f"one column, {shortened(json.dumps(names[0]))}: its values seem to be separated by {json.dumps(mark[0])}"
         )
-        raise InputError(f"{where}: {told}", "Save it with commas, or with tabs as .tsv.")
+        raise InputError(f"{where}: {told}", "save it with commas, or with tabs as .tsv")
     for columns, (what, hint) in () if named else _OTHER_TASKS.items():
         if all(find_column(name, names) for name in columns.split()):
             told = f"{where}: {' and '.join(map(json.dumps, columns.split()))}: rows of {what}"
@@ -92,7 +92,7 @@ def choose_columns(names: Sequence[str], mapping: ColumnMapping, where: str) -> 
     for role, column in named.items():
         if column not in names:
             told = f'{where}: the column "{column}" of "field_mapping.{role}" does not exist; columns: {", ".join(names[:20])}'
-            raise InputError(told, "Name one of these columns.")
+            raise InputError(told, "name one of these columns")
     usual = {role: [*filter(None, (find_column(name, names) for name in known))] for role, known in USUAL_NAMES.items()}
     form = _form(named, usual)
     found: dict[str, str] = {role: named.get(role, "") for role in (*FORMS[form], "database")}
@@ -118,7 +118,7 @@ def _form(named: Mapping[str, str], usual: Mapping[str, list[str]]) -> Form:
     if not forms:
         several = "; ".join(" and ".join(of_form) for of_form in FORMS.values() if not set(roles).isdisjoint(of_form))
         told = f'"field_mapping" names {" and ".join(roles)}, which belong to different kinds of rows'
-        raise InputError(told, f"Keep one of: {several}.")
+        raise InputError(told, f"keep one of: {several}")
     # "text" is the last usual name of an instruction. If it comes first, there is no better instruction column.
     is_document = usual["instruction"][:1] == usual["text"][:1] and not (usual["response"] or usual["input"])
     is_there = {
@@ -149,7 +149,7 @@ def _name_them(instruction: str = "", response: str = "") -> str:
         "instruction": instruction or "<column of the question>",
         "response": response or "<column of the answer>",
     }
-    return f'Write in training.dataset: "field_mapping": {json_text(named)}.'
+    return f'write in training.dataset: "field_mapping": {json_text(named)}'
 
 
 class BadRow(Exception):

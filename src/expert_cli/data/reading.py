@@ -31,7 +31,7 @@ _LONGEST_CELL = 2**31 - 1  # the largest C long on Windows; csv's default is 128
 # Matches invalid bytes as "surrogateescape" decodes them. CSV has no escapes that would give such characters.
 _BROKEN = re.compile("[\udc80-\udcff]")
 _NO_UTF_8 = "not valid UTF-8 (Windows' cp1252?): save the file as UTF-8"
-_SAVE = "Save it as UTF-8 (Notepad: Save as, Encoding; Excel: CSV UTF-8)."
+_SAVE = "save it as UTF-8 (Notepad: Save as, Encoding; Excel: CSV UTF-8)"
 _A_LIST = 'a list, not an object: write {"messages": [...]} for a conversation'
 
 
@@ -50,7 +50,7 @@ def rows_of(file: DataFile) -> Iterator[RawRow]:
     form, suffix = format_name(str(file)), PurePath(str(file)).suffix
     if not form:
         known = f"{', '.join(DATA_SUFFIXES)}; text may be compressed: {', '.join(COMPRESSED_SUFFIXES)}"
-        raise InputError(f'{file}: no known data format ("{suffix}")', f"Give the rows as one of {known}.")
+        raise InputError(f'{file}: no known data format ("{suffix}")', f"give the rows as one of {known}")
     with storage_errors(str(file)):
         try:
             yield from _READERS[form](file)
@@ -58,7 +58,7 @@ def rows_of(file: DataFile) -> Iterator[RawRow]:
             # Arrow and the decompressors report damage as OSError without an errno; system errors have one.
             if getattr(error, "errno", None) is None:
                 what = f"{file}: damaged, or not a {suffix} file: {first_line(error)}"
-                raise InputError(what, "Get or write the file again.") from error
+                raise InputError(what, "get or write the file again") from error
             if isinstance(file, Path):
                 raise EnvironmentProblem(f"{file}: cannot be read: {first_line(error)}") from error
             raise
@@ -115,7 +115,7 @@ def _json_document(file: DataFile) -> Iterator[RawRow]:
             yield from _json_lines(file)
             return
         fault, line = _fault(error)
-        raise InputError(f"{file}:{line}: {fault}", _SAVE if fault == _NO_UTF_8 else "Correct it.") from error
+        raise InputError(f"{file}:{line}: {fault}", _SAVE if fault == _NO_UTF_8 else "correct it") from error
     for number, row in enumerate(rows if isinstance(rows, list) else [rows], 1):
         yield _row(f"{file}:row {number}", row)
 
@@ -137,7 +137,7 @@ def _table(delimiter: str, file: DataFile) -> Iterator[RawRow]:
                     yield RawRow(where, fields)
         except csv.Error as error:
             told = f"{file}:{reader.reader.line_num}: not valid CSV: {error}"
-            raise InputError(told, 'Write a quote in a cell as "".') from error
+            raise InputError(told, 'write a quote in a cell as ""') from error
 
 
 def _parquet_batches(opened: Any) -> tuple[Any, Iterator[Any]]:
@@ -185,7 +185,7 @@ def _columnar(batches_of: Callable[[Any], tuple[Any, Iterator[Any]]], file: Data
 def _refuse_repeated(what: str, names: Sequence[str]) -> None:
     name, times = Counter(names).most_common(1)[0] if names else ("", 0)
     if times > 1:
-        raise InputError(f'{what} names "{name}" more than once', "Keep one of these columns.")
+        raise InputError(f'{what} names "{name}" more than once', "keep one of these columns")
 
 
 _READERS: Mapping[str, Callable[[DataFile], Iterator[RawRow]]] = {

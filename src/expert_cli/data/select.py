@@ -213,7 +213,7 @@ class RowReader:
                 return
         named = ", ".join(map(json.dumps, new))
         told = f"{named} is in none of the first {FIRST_ROWS} rows, which decide the columns: {self.columns}"
-        hint = 'Name the columns in "field_mapping" of training.dataset, or put such a row first.'
+        hint = 'name the columns in "field_mapping" of training.dataset, or put such a row first'
         raise InputError(f"{raw.where}: {told}", hint)
 
 
@@ -294,9 +294,9 @@ def select(
                     joined.append(b"".join(batch.hashes[name]))
                 bar.update(report.read)
             if not report.read:
-                raise InputError(f"{one}: there are no rows", "Look at the file, and at the slice if there is one.")
+                raise InputError(f"{one}: there are no rows", "look at the file, and at the slice if there is one")
             if report.dropped.total() > bad_share * report.read:
-                hint = f"Correct or remove them, or use another prompt_template; up to {bad_share:.0%} are left out."
+                hint = f"correct or remove them, or use another prompt_template; up to {bad_share:.0%} are left out"
                 raise InputError(report.bad(), hint)
             readers.append(reader)
             reports.append(report)
@@ -342,7 +342,7 @@ def _choose(
         filtered = [f"{count} {reason}" for reason, count in report.filtered.items()]
         if not len(rows):
             told = f"{located}: no row of {report.read - report.dropped.total()} is left ({', '.join(filtered)})"
-            raise InputError(told, 'Loosen "filters".')
+            raise InputError(told, 'loosen "filters"')
         weight = _replayed(located, len(rows), int(copies.sum()), reporter) if spec.share else spec.weight
         copies[rows] = repeat_counts(len(rows), weight, data.seed, str(number))
         unread = f"; not read: {', '.join(report.unread)}" if report.unread else ""
@@ -379,6 +379,6 @@ def _split(found: RowSelection, share: float) -> None:
     held = taken[groups <= np.searchsorted(sizes.cumsum(), max(1, round(share * len(taken))))]
     if len(held) == len(taken):
         told = f"{len(taken)} rows ({len(sizes)} different) cannot be split for evaluation (share {share})"
-        raise InputError(told, "Name validation rows of their own, or train on more rows.")
+        raise InputError(told, "name validation rows of their own, or train on more rows")
     train[held], found.copies["validation"][held] = 0, 1
     found.reports["validation"] = RowReport(len(held))

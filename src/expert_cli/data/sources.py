@@ -30,7 +30,7 @@ from expert_cli.utils.reporter import Reporter
 from expert_cli.utils.text import first_line
 
 _HUB_TIMEOUT_S = 10.0
-_ANOTHER = "Give the rows as a local file or folder: --dataset PATH."
+_ANOTHER = "give the rows as a local file or folder: --dataset PATH"
 _SHARD = re.compile(r"(.*)-(\d{5})-of-(\d{5})(?=[.-])")
 _NOT_ROWS = re.compile(r"(^|/)(config|dataset_infos?|dataset_dict|state)\.json$")
 _HIDDEN = re.compile(r"(^|/)(\.|__)")
@@ -108,7 +108,7 @@ def locate_data(data: DataConfig, reporter: Reporter) -> LocatedData:
             names = _split_of_folder(path, _names_below(path), spec, reporter)
         found = tuple(path / name for name in names)  # "/a" / "/b" is "/b"
         if odd := next((file for file in found if not is_file(file)), None):  # opening a pipe would block
-            raise InputError(f"{odd}: not a file that can be read", "Remove it, or write the rows to a file first.")
+            raise InputError(f"{odd}: not a file that can be read", "remove it, or write the rows to a file first")
         return Located(spec, found)
 
     try:
@@ -158,7 +158,7 @@ def _hub(spec: SourceSpec, reporter: Reporter, *, offline: bool) -> Located:
     except Exception as error:  # the client's HTTP library, and thus its errors, depend on the version
         absent = f"the network may not be used ({forbidden}), and not all of it is in the cache"
         why = absent if forbidden else first_line(error)
-        hint = f"It must exist, and you need access (hf auth login); --offline uses the cache. {_ANOTHER}"
+        hint = f"it must exist, and you need access (hf auth login); --offline uses the cache; or {_ANOTHER}"
         raise EnvironmentProblem(f'hub data set "{spec}": {why}', hint) from error
     return Located(spec, tuple(map(folder.joinpath, chosen)), folder.name)
 
@@ -166,7 +166,7 @@ def _hub(spec: SourceSpec, reporter: Reporter, *, offline: bool) -> Located:
 def _remote(spec: SourceSpec, reporter: Reporter, *, offline: bool) -> tuple[RemoteFile, ...]:
     """Return the object at a URL, the files of the split below it, or those that match its pattern."""
     if forbidden := forbidden_by(asked=offline):
-        raise EnvironmentProblem(f"{spec.path}: the network may not be used ({forbidden})", "Copy the rows here.")
+        raise EnvironmentProblem(f"{spec.path}: the network may not be used ({forbidden})", "copy the rows here")
     url, *pattern = re.split(r"/(?=[^/]*[*?[])", spec.path, maxsplit=1)
     folder = StoredFolder(url)
     if not pattern and (info := folder.info()):
@@ -174,13 +174,13 @@ def _remote(spec: SourceSpec, reporter: Reporter, *, offline: bool) -> tuple[Rem
         data_sources.refuse_parts_of_a_file(str(spec), PurePosixPath(spec.path), split, spec.config)
         found, names = {"": info}, [""]
     elif not (found := folder.list()):
-        raise InputError(f"{folder}: no object has this name or begins with it", "Correct the URL.")
+        raise InputError(f"{folder}: no object has this name or begins with it", "correct the URL")
     elif pattern:
         names = _fitting(_matching(pattern[0], list(found)), spec, reporter)
     else:
         names = _split_of_folder(folder, list(found), spec, reporter)
     if not all(found[name].version for name in names):
-        raise InputError(f"{folder}: its storage reports no file versions", "Download it, and name the local file.")
+        raise InputError(f"{folder}: its storage reports no file versions", "download it, and name the local file")
     return tuple(RemoteFile(folder.url_of(name), found[name]) for name in names)
 
 
@@ -197,7 +197,7 @@ def _fitting(names: Sequence[str], spec: SourceSpec, reporter: Reporter) -> list
     files = sorted(filter(_holds_rows, names))
     if not files:
         raise InputError(
-            f"{spec.path}: no file of rows fits this pattern", f"Rows: {', '.join(data_sources.DATA_SUFFIXES)}."
+            f"{spec.path}: no file of rows fits this pattern", f"rows: {', '.join(data_sources.DATA_SUFFIXES)}"
         )
     _name_unread(spec.path, set(names).difference(files), reporter)
     _require_one_format(files, spec.path)
@@ -212,7 +212,7 @@ def _split_of_folder(
     try:
         splits = _splits(names, folder, spec.config)
     except (ValueError, LookupError, TypeError, AttributeError, yaml.YAMLError) as error:
-        hint = "Correct it, name another configuration (id::split::config), or one file of rows."
+        hint = "correct it, name another configuration (id::split::config), or one file of rows"
         raise InputError(f"{where}: the README's metadata: {first_line(error)}", hint) from error
     there = set(names)
     unread = there.difference(*splits.values())
@@ -221,11 +221,11 @@ def _split_of_folder(
     files = splits.get(split) or next(alike, [])
     if absent := next((name for name in files if name not in there or not _holds_rows(name)), ""):
         told = f'the README says that the split "{split}" is in {absent[:80]}, which does not exist or is not a file of rows'
-        raise InputError(f"{where}: {told}", "Download the complete data set, or name one file of rows.")
+        raise InputError(f"{where}: {told}", "download the complete data set, or name one file of rows")
     if not files:
         others = ", ".join(f"{name} ({len(files)})" for name, files in splits.items() if files) or "no data file"
         told = f'{where}: no file has the split "{split}"; there is: {others}'
-        raise InputError(told, "Name a split that is there (PATH::split), or one file of rows.")
+        raise InputError(told, "name a split that is there (PATH::split), or one file of rows")
     _require_all_shards(files, where)
     _require_one_format(files, where)
     return files
@@ -274,7 +274,7 @@ def _require_one_format(files: Sequence[str], where: str) -> None:
     formats = sorted({ending for name in files for ending in _ENDING.findall(name.lower())})
     if len(formats) > 1:
         told = f"files of {len(formats)} formats ({', '.join(formats)}), which may contain the same rows"
-        raise InputError(f"{where}: {told}", "Name the file, or a folder with one format.")
+        raise InputError(f"{where}: {told}", "name the file, or a folder with one format")
 
 
 def _require_all_shards(names: Sequence[str], where: str) -> None:
@@ -282,4 +282,4 @@ def _require_all_shards(names: Sequence[str], where: str) -> None:
     found = Counter((match[1], int(match[3])) for match in filter(None, map(_SHARD.match, names)))
     for (stem, total), count in found.items():
         if count < total:
-            raise InputError(f"{where}: {stem} has {count} of {total} parts", "Download the data set again.")
+            raise InputError(f"{where}: {stem} has {count} of {total} parts", "download the data set again")

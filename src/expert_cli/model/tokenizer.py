@@ -48,17 +48,17 @@ def load_tokenizer(folder: Path) -> TokenizerInfo:
         hf = _loaded(folder)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, ImportError) as error:
         told = f"{folder}: its tokenizer cannot be loaded: {first_line(error)}"
-        hint = "Put the model's tokenizer.json and tokenizer_config.json there, or use another base model"
+        hint = "put the model's tokenizer.json and tokenizer_config.json there, or use another base model"
         raise EnvironmentProblem(told, hint) from error
     if not isinstance(hf, PreTrainedTokenizerFast):
         told = f"{folder}: its tokenizer ({type(hf).__name__}) has no fast version"
-        raise EnvironmentProblem(told, "Put a tokenizer.json there")
+        raise EnvironmentProblem(told, "put a tokenizer.json there")
     backend: tokenizers.Tokenizer = hf.backend_tokenizer
     eos_id = _turn_end(folder, hf) if hf.chat_template else None
     eos_id = hf.eos_token_id if eos_id is None else eos_id
     if eos_id is None:
         told = f"{folder}: no token ends an answer: no eos_token, and the chat template puts none"
-        raise EnvironmentProblem(told, 'Set "eos_token" in its tokenizer_config.json')
+        raise EnvironmentProblem(told, 'set "eos_token" in its tokenizer_config.json')
     eos_token = str(backend.id_to_token(eos_id))
     return TokenizerInfo(
         backend=backend,
@@ -92,7 +92,7 @@ def _turn_end(folder: Path, hf: PreTrainedTokenizerFast) -> int | None:
         text = str(hf.apply_chat_template(conversation, tokenize=False, enable_thinking=False))
     except Exception as error:  # a template may raise anything
         told = f"{folder}: the chat template refuses a conversation of user, assistant: {first_line(error)}"
-        raise InputError(told, "Correct its chat template, or use another base model") from error
+        raise InputError(told, "correct its chat template, or use another base model") from error
     tail, backend = text.rpartition(_PROBE)[2], hf.backend_tokenizer
     control = backend.get_added_tokens_decoder()
     return next((token for token in backend.encode(tail, add_special_tokens=False).ids if token in control), None)

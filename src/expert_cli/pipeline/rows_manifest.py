@@ -133,7 +133,7 @@ def _selected(plan: Plan) -> RowSelection:
     except InputError as error:
         if "field_mapping" not in error.hint:
             raise
-        hint = "Say which column is what: --column instruction=NAME --column response=NAME (or text=, messages=)."
+        hint = "say which column is what: --column instruction=NAME --column response=NAME (or text=, messages=)"
         raise InputError(error.message, hint) from error
 
 

@@ -72,7 +72,7 @@ def require_positions(run: RunConfig, folder: Path, longest: int) -> None:
         known = int(float(scaling["factor"]) * float(scaling["original_max_position_embeddings"]))
     if known and longest > known:
         told = f"a document of {longest} tokens fits max_seq_length {run.data.max_seq_length}, but the base model has {known} "
-        hint = f"Set training.config.max_seq_length to {known}, or rope_scaling of this base model."
+        hint = f"set training.config.max_seq_length to {known}, or rope_scaling of this base model"
         raise InputError(f"{told}positions (max_position_embeddings)", hint)
 
 

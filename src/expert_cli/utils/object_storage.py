@@ -169,7 +169,7 @@ def _shown(text: str) -> str:
 
 
 def _replaced(url: str) -> InputError:
-    return InputError(_shown(f"{url}: was replaced while it was read"), "Wait until it is written, then try again.")
+    return InputError(_shown(f"{url}: was replaced while it was read"), "wait until it is written, then try again")
 
 
 def _problem(error: Exception, url: str, doing: str) -> ExpertError | None:
@@ -178,7 +178,7 @@ def _problem(error: Exception, url: str, doing: str) -> ExpertError | None:
     if isinstance(error, ImportError):
         return EnvironmentProblem(told, f'pip install "expert-cli[{EXTRAS.get(scheme, scheme)}]"')
     if isinstance(error, FileNotFoundError) or str(error).startswith("Protocol not known"):
-        return InputError(told, "See that the URL is right, and that it is still there.")
+        return InputError(told, "see that the URL is right, and that it is still there")
     if type(error).__name__ == "FileExpired":
         return _replaced(url)
     if isinstance(error, OSError) or type(error).__module__.partition(".")[0] in _LIBRARIES:

@@ -225,4 +225,4 @@ def test_a_remote_file_is_read_as_the_version_it_was_found_in(bucket: str, tmp_p
 def test_a_document_that_is_not_in_utf_8_is_told_with_how_to_save_it(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"x\.json:2: not valid UTF-8") as caught:
         list(rows_of(written(tmp_path / "x.json", b'[{"a": 1},\n{"a": "caf\xe9"}]')))
-    assert caught.value.hint.startswith("Save it as UTF-8")
+    assert caught.value.hint.startswith("save it as UTF-8")

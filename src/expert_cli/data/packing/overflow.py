@@ -23,7 +23,7 @@ def fitted(documents: Documents, capacity: int, overflow: Overflow) -> Pieces:
     which = np.repeat(np.arange(len(lengths)), counts)
     if len(lengths) and not len(which):
         told = f"none of the {len(lengths)} documents fits max_seq_length {capacity}; the shortest has {lengths.min()} tokens"
-        raise InputError(told, "Raise training.config.max_seq_length, or let long documents be truncated.")
+        raise InputError(told, "raise training.config.max_seq_length, or let long documents be truncated")
     starts = capacity * (np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts))
     stops = np.minimum(lengths[which], starts + capacity)
     pieces = Pieces(which, starts, stops)

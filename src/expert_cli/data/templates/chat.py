@@ -281,14 +281,14 @@ class Template:
         except Exception as error:  # a template may raise anything
             roles = ", ".join(turn["role"] for turn in turns)
             told = f"the chat template refuses a conversation of {roles}: {first_line(error)}"
-            raise InputError(told, 'Use roles that it knows, or set another "prompt_template".') from error
+            raise InputError(told, 'use roles that it knows, or set another "prompt_template"') from error
 
     def require_read(self, names: Mapping[str, Any]) -> None:
         """Raise InputError for a variable that the template does not read, or always gets."""
         known = _compat.template_variables(self.jinja) - _GIVEN if names else ()
         if unknown := [name for name in names if name not in known]:
             told = f'the chat template reads no "{unknown[0]}"; it reads {", ".join(sorted(known)) or "nothing"}'
-            raise InputError(f"chat_template_kwargs: {told}", "Leave it out, or use a chat template that reads it.")
+            raise InputError(f"chat_template_kwargs: {told}", "leave it out, or use a chat template that reads it")
 
     @cached_property
     def _control(self) -> re.Pattern[str]:

@@ -59,12 +59,12 @@ def make_template(  # noqa: PLR0913  the parts of a template, passed by name
     prompts, too. input_column: if it is called schema or context, alpaca's heading is "### Schema:".
     """
     if name and name not in STYLES:
-        raise InputError(f"unknown prompt template {name!r}", f"Use one of: {', '.join(STYLES)}.")
+        raise InputError(f"unknown prompt template {name!r}", f"use one of: {', '.join(STYLES)}")
     known = frozenset(tokenizer.added_tokens_encoder)
     if eos_token not in known:
         raise InputError(
             f"the tokenizer's end token {eos_token!r} is not one of its control tokens",
-            "Without one the model cannot learn to stop: use a base model whose tokenizer has an end token.",
+            "without one the model cannot learn to stop: use a base model whose tokenizer has an end token",
         )
     own, style = given or str(tokenizer.chat_template or ""), style_text(name or "alpaca")
     asked = system_prompt, chat_template_kwargs, given, trains_all
@@ -75,7 +75,7 @@ def make_template(  # noqa: PLR0913  the parts of a template, passed by name
         return _as_trained(replace(template, name=title, jinja=own))
     if missing := [mark for mark in dict.fromkeys(marks) if mark not in known and mark != "[INST]"]:
         told = f"prompt template {template.name!r} needs control tokens that this tokenizer does not have: {' '.join(missing)}"
-        raise InputError(told, "Leave prompt_template out (the tokenizer's own, else alpaca).")
+        raise InputError(told, "leave prompt_template out (the tokenizer's own, else alpaca)")
     if template.name == "alpaca":
         heading = "Schema" if input_column.lower() in ("schema", "context") else "Input"
         template = replace(template, input_separator=f"\n\n### {heading}:\n")
@@ -94,7 +94,7 @@ def _as_trained(template: Template) -> Template:
     control = control_token_pattern(template.tokenizer, template.jinja)
     for key, said in (("system_prompt", system or ""), ("chat_template_kwargs", literal(dict(kwargs)))):
         if found := control.search(said):
-            raise InputError(f"{key} holds the control token {found[0]}", "Take it out: the template puts its own.")
+            raise InputError(f"{key} holds the control token {found[0]}", "take it out: the template puts its own")
     template.require_read(kwargs)
     defaults = {"enable_thinking": False} if "enable_thinking" in template.jinja else {}
     for name, value in {**defaults, **kwargs}.items():
@@ -139,7 +139,7 @@ def _saying(template: Template, text: str) -> Template:
     written = with_system(B).render(ASKED, generate=True)
     if not re.search(f"{B}.*{A}", written, re.DOTALL):
         told = "the chat template does not show a system message before the user's, so no system_prompt"
-        raise InputError(told, 'Leave system_prompt out, or set "prompt_template": "alpaca" for this base model.')
+        raise InputError(told, 'leave system_prompt out, or set "prompt_template": "alpaca" for this base model')
     return with_system(text)
 
 

