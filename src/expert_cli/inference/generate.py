@@ -161,12 +161,12 @@ def _batch(
 
 def _completion(row: Sequence[int], settings: GenerationConfig, renderer: PromptRenderer) -> Completion:
     """Return an answer without padding, and why it ends."""
-    ids = tuple(takewhile(lambda token: token not in renderer.stop_token_ids, row))
+    ends = renderer.stop_token_ids | {renderer.pad_id}  # a row that ends before the others of its batch is padded
+    ids = tuple(takewhile(lambda token: token not in ends, row))
     if any(stop in renderer.decode(ids) for stop in settings.stops):
         return Completion(ids, "sequence")
-    if is_looping(ids):
-        return Completion(ids, "looping")
-    return Completion(ids, "length" if len(ids) >= settings.max_new_tokens else "end")
+    is_cut = len(ids) >= settings.max_new_tokens
+    return Completion(ids, "looping" if is_looping(ids) else "length" if is_cut else "end")
 
 
 def is_looping(ids: Sequence[int]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from tests import tiny
 from tests.tiny_hybrids import hybrid
 
 END = frozenset(range(7, 384, 20))
-ENDS = tiny.IdsAsText(END, tiny.tiny_tokenizer())
+ENDS = tiny.IdsAsText(END, tiny.tiny_tokenizer(), pad_id=7)
 LENGTH = 24
 PROMPTS = [[random.Random(n).randrange(3, 384) for _ in range(4 + 7 * n % 23)] for n in range(9)]
 
@@ -105,13 +106,29 @@ def test_an_answer_ends_at_a_stop_sequence_a_loop_or_the_limit(llama: Any, lengt
     (stopped,) = generate(llama, [Request(PROMPTS[0])], GenerationConfig(LENGTH, 1, stops=(stop,)), ends)[0]
     assert stopped == Completion(free.ids[:3], "sequence")
     constant = tiny.tiny_model("llama", initializer_range=0.0).eval()  # every token is as likely: always the first
-    (looping,) = generate(constant, [Request(PROMPTS[0])], GenerationConfig(length, 1), ends)[0]
+    unpadded = tiny.IdsAsText(frozenset(), ENDS.hf, pad_id=1)
+    (looping,) = generate(constant, [Request(PROMPTS[0])], GenerationConfig(length, 1), unpadded)[0]
     assert (len(looping.ids), looping.stop) == ((3, "length") if length == 3 else (32, "looping"))
+
+
+def test_the_padding_of_a_batch_is_no_part_of_an_answer_where_no_answer_ends_with_it(llama: Any) -> None:
+    """As of Qwen: the pad token is not the end token. Every answer ends in another step of the batch."""
+    ends = tiny.IdsAsText(frozenset(), ENDS.hf, pad_id=1)
+    alone = [generate(llama, [Request(prompt)], GenerationConfig(LENGTH, 1), ends)[0][0] for prompt in PROMPTS]
+    stops = tuple(f" {one.ids[n + 1]} {one.ids[n + 2]}" for n, one in enumerate(alone))
+    settings = GenerationConfig(LENGTH, len(PROMPTS), stops=stops)
+    together = [found for (found,) in generate(llama, [Request(prompt) for prompt in PROMPTS], settings, ends)]
+    by_one = [
+        found for (found,) in generate(llama, [Request(p) for p in PROMPTS], replace(settings, batch_size=1), ends)
+    ]
+    assert together == by_one
+    assert {one.stop for one in together} == {"sequence"}
+    assert len({len(one.ids) for one in together}) > 2, "the rows should end in different steps"
 
 
 def test_of_beams_none_goes_round_in_circles() -> None:
     constant = tiny.tiny_model("llama", initializer_range=0.0).eval()
-    ends = tiny.IdsAsText(frozenset({383}), ENDS.hf)
+    ends = tiny.IdsAsText(frozenset({383}), ENDS.hf, pad_id=1)
     (found,) = generate(constant, [Request(PROMPTS[0])], GenerationConfig(80, 4, num_beams=2), ends)[0]
     assert not is_looping(found.ids)
 
