@@ -25,9 +25,9 @@ class PromptRenderer:
         self.hf, self.pad_id = tokenizer.hf, tokenizer.pad_id
         self._encoder = Encoder(template)
         self.end_ids = frozenset(self._encoder.ids(template.end_token))
-        # a base model trained on plain texts may use its own end token instead
-        told = {tokenizer.eos_id, tokenizer.hf.eos_token_id, *self._encoder.ids(template.tool_token)} - {None}
-        self.stop_token_ids = frozenset(stop_ids) or self.end_ids | told
+        # the base model may use its own end tokens instead
+        own = {tokenizer.eos_id, tokenizer.hf.eos_token_id, *tokenizer.ends} - {None}
+        self.stop_token_ids = frozenset(stop_ids) or self.end_ids | own | {*self._encoder.ids(template.tool_token)}
 
     def spelled(self, ids: Iterable[int]) -> list[str]:
         """Return tokens as the tokenizer spells them."""

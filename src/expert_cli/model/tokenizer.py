@@ -13,6 +13,7 @@ import tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from expert_cli.errors import EnvironmentProblem, InputError
+from expert_cli.runs.metrics import read_json
 from expert_cli.utils.text import first_line
 
 _PROBE = "Paris 4711"
@@ -23,8 +24,8 @@ class TokenizerInfo:
     """A tokenizer and what training needs to know about it.
 
     backend: encodes; share it read-only. hf: the same in transformers' class. eos: the token that ends an assistant turn, the
-    chat template's (<|im_end|>) if it differs from hf.eos_token. pad: may equal eos, because masking is by position. sha256:
-    of tokenizer.json, chat template and end token.
+    chat template's (<|im_end|>) if it differs from hf.eos_token. pad: may equal eos, because masking is by position. ends: tokens
+    at which the publisher's generation_config.json ends answers. sha256: of tokenizer.json, chat template and end token.
     """
 
     backend: tokenizers.Tokenizer
@@ -32,6 +33,7 @@ class TokenizerInfo:
     eos_id: int
     eos_token: str
     pad_id: int
+    ends: frozenset[int]
     sha256: str
 
     @property
@@ -59,13 +61,14 @@ def load_tokenizer(folder: Path) -> TokenizerInfo:
     if eos_id is None:
         told = f"{folder}: no token ends an answer: no eos_token, and the chat template puts none"
         raise EnvironmentProblem(told, 'set "eos_token" in its tokenizer_config.json')
-    eos_token = str(backend.id_to_token(eos_id))
+    eos_token, ends = str(backend.id_to_token(eos_id)), read_json(folder / "generation_config.json").get("eos_token_id")
     return TokenizerInfo(
         backend=backend,
         hf=hf,
         eos_id=eos_id,
         eos_token=eos_token,
         pad_id=next(one for one in (hf.pad_token_id, hf.eos_token_id, eos_id) if one is not None),
+        ends=frozenset(one for one in (ends if isinstance(ends, list) else [ends]) if isinstance(one, int)),
         sha256=_sha256(folder, hf, eos_token),
     )
 

@@ -9,6 +9,7 @@ import pytest
 from transformers import AutoTokenizer
 
 from expert_cli.errors import EnvironmentProblem
+from expert_cli.inference.prompts import PromptRenderer
 from expert_cli.model.tokenizer import TokenizerInfo, load_tokenizer
 from expert_cli.runs.metrics import read_json
 from tests import tiny
@@ -36,6 +37,16 @@ def info(folder: Path, template: str | None = tiny.CHATML, **tokens: str | None)
 def test_the_end_token(tmp_path: Path, template: str | None, token: str) -> None:
     found = info(tmp_path, template)
     assert (found.eos_token, found.eos_id) == (token, tiny.CONTROL_TOKENS.index(token))
+
+
+@pytest.mark.parametrize(("ends", "found"), [("[2, 5]", [2, 0, 5]), ("6", [2, 0, 6]), ("null", [2, 0])])
+def test_answers_end_at_the_end_tokens_of_the_publishers_generation_config_too(
+    tmp_path: Path, ends: str, found: list[int]
+) -> None:
+    """As Qwen3's, whose pad token is the second one; the trained end comes first."""
+    (tmp_path / "generation_config.json").write_text(f'{{"eos_token_id": {ends}}}', encoding="utf-8")
+    of_base = info(tmp_path)
+    assert PromptRenderer(of_base, tiny.template_for(of_base.hf)).ends == found
 
 
 def test_the_pad_token(tmp_path: Path) -> None:
