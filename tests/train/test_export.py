@@ -72,6 +72,14 @@ def test_an_exported_adapter_is_compared_with_its_base_model(tmp_path: Path) -> 
         ).read_text(encoding="utf-8")
 
 
+def test_an_adapter_on_an_untied_head_holds_its_factors_alone(tmp_path: Path) -> None:
+    """PEFT would add the head's own matrix: 2.5 GB of Qwen3-8B."""
+    base = tiny.tiny_model_folder(tmp_path / "untied", tie_word_embeddings=False)
+    done = train(project(tmp_path, base, max_steps=1, target_modules=["lm_head"]))
+    names = load_file(done.output / "adapter" / "adapter_model.safetensors").keys()
+    assert sorted(names) == [f"base_model.model.lm_head.lora_{half}.weight" for half in "AB"]
+
+
 LLAMA_CPP = "- llama.cpp: `convert_lora_to_gguf.py`, then `--lora`"
 SERVERS: dict[str, tuple[bool, str, str]] = {
     "lora": (True, "--max-lora-rank 16`", LLAMA_CPP),
@@ -179,6 +187,8 @@ def test_the_command(expert: Path, tmp_path: Path) -> None:
     assert done.exit_code == 0
     document = json.loads(done.stdout)
     valid(document, "export")
+    ends = [read_json(tmp_path / "out" / name)["eos_token_id"] for name in ("config.json", "generation_config.json")]
+    assert ends[0] == ends[1] == [2, 0], "some programs read one, some the other"
     assert document["forms"] == ["merged", "gguf q8_0"]
     for file in document["files"]:
         assert sha256_of(tmp_path / "out" / file["path"]) == file["sha256"]
@@ -257,7 +267,7 @@ def test_what_is_not_what_was_trained_is_refused(spoil: Callable[[torch.nn.Modul
 
 
 def test_what_gguf_cannot_hold_is_refused(tmp_path: Path) -> None:
-    info, llama = load_tokenizer(tiny.tiny_model_folder(tmp_path / "m")), {"model_type": "llama", "head_dim": 16}
+    info, llama = load_tokenizer(tiny.tiny_model_folder(tmp_path / "m")), {"model_type": "llama", "head_dim": 16, "vocab_size": 384}
     with pytest.raises(InputError, match="the architecture gemma3 is not written here") as caught:
         require_writable(SimpleNamespace(model_type="gemma3"), {}, info)
     assert "python convert_hf_to_gguf.py FOLDER --outfile X.gguf" in caught.value.hint
@@ -265,6 +275,8 @@ def test_what_gguf_cannot_hold_is_refused(tmp_path: Path) -> None:
         require_writable(SimpleNamespace(**llama), {"rope_type": "llama3"}, info)
     with pytest.raises(InputError, match="would read head_dim 16 as 128"):
         require_writable(SimpleNamespace(**llama | {"model_type": "qwen3"}), {}, info)
+    with pytest.raises(InputError, match="ids up to 383, but the embedding has 380 rows"):
+        require_writable(SimpleNamespace(**llama | {"vocab_size": 380}), {}, info)
     info.backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     with pytest.raises(InputError, match="without a name here"):
         require_writable(SimpleNamespace(**llama), {}, info)

@@ -70,7 +70,8 @@ def save_adapter(
     paths = RunPaths(plan.run.output)
     beside = paths.adapter.with_name(".adapter.tmp")
     files.remove(beside)  # left by a killed run
-    model.save_pretrained(str(beside), safe_serialization=True)
+    # without it PEFT adds whole matrices of the base model, if an adapter is on embedding or head
+    model.save_pretrained(str(beside), safe_serialization=True, save_embedding_layers=False)
     write_text(beside / "README.md", cards.model_card(plan, done, source.address))
     describe(beside, plan.run, source, by, decoding, cards.PROMPT)
     files.sync_folder(beside)
@@ -188,7 +189,8 @@ def _write_whole(
         # loaded again, so that the config has no trace of a quantization
         plain: Any = experts.load_base_of(_held(run, "none", "bf16"), base)
         plain.load_state_dict({name: value.to(plain.dtype) for name, value in model.state_dict().items()})
-        plain.config.use_cache, plain.generation_config = True, experts.expert_files(decoding, renderer)[1]
+        plain.config.use_cache, plain.config.eos_token_id = True, renderer.ends
+        plain.generation_config = experts.expert_files(decoding, renderer)[1]
         with quiet():
             plain.save_pretrained(folder)
         renderer.tokenizer.hf.chat_template = renderer.template.jinja

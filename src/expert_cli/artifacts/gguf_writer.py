@@ -37,6 +37,8 @@ def require_writable(config: Any, rope: Mapping[str, Any], tokenizer: TokenizerI
         raise _refused(f"rotary positions of the type {rope['rope_type']} are not written here")
     if config.model_type == "qwen3" and config.head_dim != 128:  # transformers 5.23 ignores attention.key_length there
         raise _refused(f"transformers would read head_dim {config.head_dim} as 128")
+    if (most := max(tokenizer.backend.get_vocab(with_added_tokens=True).values())) >= config.vocab_size:
+        raise _refused(f"the tokenizer has ids up to {most}, but the embedding has {config.vocab_size} rows")
     _rule(tokenizer)
 
 

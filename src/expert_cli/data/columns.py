@@ -27,8 +27,12 @@ USUAL_NAMES = {
 }
 """The usual column names of each role, preferred ones first. Two columns that could be the response are an error."""
 Form = Literal["messages", "text", "segments", "pair"]
-MEDIA = ("image", "images", "pixel_values", "audio", "audios", "video", "videos")
-"""Columns that rows for a text model must lack or leave empty."""
+UNUSED = {
+    **dict.fromkeys(("image", "images", "pixel_values", "audio", "audios", "video", "videos"), "only text is trained"),
+    "history": "earlier turns are read from messages alone",
+    "train_detail": "no part of a message is marked: write segments",
+}
+"""Columns and keys of messages that rows must lack or leave empty, and why."""
 _MESSAGES = '{"messages": [{"role": "user", "content": "..."}, {"role": "assistant", "content": "..."}]}'
 _OTHER_TASKS = {
     "chosen rejected": ("preferences, of a right and a wrong answer (DPO)", ("", "chosen")),
@@ -53,7 +57,7 @@ FORMS: dict[Form, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Columns:
-    """The column that is read for each role, "" for none. database: it names a pair's database. media: must be empty."""
+    """The column that is read for each role, "" for none. database: it names a pair's database. unused: must be empty."""
 
     form: Form
     instruction: str = ""
@@ -66,7 +70,7 @@ class Columns:
     chat_template_kwargs: str = ""
     segments: str = ""
     database: str = ""
-    media: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """Return the choice as one line: "instruction <- question, response <- answer"."""
@@ -74,16 +78,14 @@ class Columns:
 
     def unread(self, names: Iterable[str]) -> list[str]:
         """Return those of `names` that are not read."""
-        return [name for name in names if name not in {*list(vars(self).values())[1:-1], *self.media}]
+        return [name for name in names if name not in {*list(vars(self).values())[1:-1], *self.unused}]
 
 
 def choose_columns(names: Sequence[str], mapping: ColumnMapping, where: str) -> Columns:
     """Choose the columns among `names`. where: the source, for messages. Raises InputError if the choice is not clear."""
     named = {role: find_column(column, names) or column for role, column in mapping.columns().items()}
     if len(names) == 1 and names[0] not in named.values() and (mark := re.search("[;\t|]", names[0])):
-        told = (
-            f"one column, {shortened(json.dumps(names[0]))}: its values seem to be separated by {json.dumps(mark[0])}"
-        )
+        told = f"one column, {shortened(json.dumps(names[0]))}: are its values separated by {json.dumps(mark[0])}?"
         raise InputError(f"{where}: {told}", "save it with commas, or with tabs as .tsv")
     for columns, (what, hint) in () if named else _OTHER_TASKS.items():
         if all(find_column(name, names) for name in columns.split()):
@@ -102,7 +104,7 @@ def choose_columns(names: Sequence[str], mapping: ColumnMapping, where: str) -> 
         if not found[role] and usual[role] and not (are_both_named and hasattr(mapping, role)):
             found[role] = usual[role][0]
     others = [name for name in names if name not in found.values()]
-    return Columns(form, **found, media=tuple(name for name in others if name.casefold() in MEDIA))
+    return Columns(form, **found, unused=tuple(name for name in others if name.casefold() in UNUSED))
 
 
 def find_column(wanted: str, names: Sequence[str]) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 from expert_cli.config.run_config import ColumnMapping
 from expert_cli.data.columns import (
-    MEDIA,
+    UNUSED,
     BadRow,
     Columns,
     field_of,
@@ -40,8 +40,8 @@ ROLES: Mapping[str, str] = {
 }
 """The role used here for each role of OpenAI, ShareGPT and LLaMA-Factory."""
 _PLAIN_ROLES = frozenset(("system", "user", "assistant"))
-_WEIGHTS: Mapping[str, bool] = {"weight": True, "train": True, "loss": True, "loss_mask": True, "masked": False}
-"""Keys by which OpenAI, axolotl and others say whether a turn is trained, and the value for "trained"."""
+_WEIGHTS = ("weight", "train", "loss", "loss_mask", "loss_weight", "trainable", "training", "masked")
+"""Keys by which OpenAI, axolotl and others say whether a turn is trained: all but "masked" are true for "trained"."""
 REASONING = ("reasoning_content", "thinking", "reasoning")
 _CARRIED: Mapping[str, tuple[type, str]] = {
     **dict.fromkeys(REASONING, (str, "assistant")),
@@ -140,9 +140,8 @@ def asked_hash(asked: str, below: str) -> bytes:
 
 def to_row(fields: Mapping[str, object], columns: Columns, mapping: ColumnMapping, where: str) -> Row:
     """Convert a raw row. Raises BadRow."""
-    for name in columns.media:
-        if fields.get(name):
-            raise BadRow(f'"{name}" is not empty, but only text is trained')
+    if name := next(filter(fields.get, columns.unused), ""):
+        raise BadRow(f'"{name}" is not empty, but {UNUSED[name.casefold()]}')
     if columns.form == "text":
         return Row(where, text=text_of(fields, columns.text, may_be_blank=False))
     if columns.form == "segments":
@@ -287,7 +286,7 @@ def _turn(turn: Mapping[str, Any], mapping: ColumnMapping) -> tuple[dict[str, An
     for name, weight in weights.items():
         if weight not in (0, 1):
             raise BadRow(f'a message\'s "{name}" is {weight!r:.40}: only 0, 1, false and true are allowed')
-    is_trained = role == "assistant" and all(weight == _WEIGHTS[name] for name, weight in weights.items())
+    is_trained = role == "assistant" and all(one == (name != "masked") for name, one in weights.items())
     unread = {name for name, one in more.items() if name not in (*carried, *weights) and one not in ("", [], {})}
     if content is not None or "tool_calls" not in carried:
         beside = f" (beside {', '.join(sorted(unread))}, which nothing reads)" if unread and content is None else ""
@@ -319,9 +318,8 @@ def _calls(content: object) -> list[dict[str, Any]]:
 
 def _carried(more: Mapping[str, object], role: str) -> dict[str, object]:
     """Return the other keys of a turn that are used; empty ones count as missing."""
-    for name in MEDIA:
-        if more.get(name):
-            raise BadRow(f'a message has "{name}", but only text is trained')
+    if name := next(filter(more.get, UNUSED), ""):
+        raise BadRow(f'a message has "{name}", but {UNUSED[name]}')
     for name, (kind, of) in _CARRIED.items():
         if more.get(name) and role != of == "assistant":
             raise BadRow(f'a message of the role "{role}" has "{name}", which only answers have')

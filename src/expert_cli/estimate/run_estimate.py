@@ -120,7 +120,7 @@ def estimate_run(
         seconds_source=speed.source + without,
         tokens_per_s=speed.value,
         cost=None if hourly is None else hourly * seconds / 3600,
-        advice=[*filter(None, [rows.missing, rows.line])],
+        advice=[*filter(None, [rows.missing, rows.line, run.optim.warmup_fault(work.schedule.steps)])],
         effects=plan.effects,
         kernels=step.kernels.lines,
     )

@@ -69,5 +69,5 @@ class Logged(Reporter):
 
 def _append(file: Path, lines: list[str]) -> None:
     # Writing other files reports a full disk; here it must not stop messages to the console.
-    with suppress(OSError), file.open("a", encoding="utf-8", newline="\n") as log:
+    with suppress(OSError), file.open("a", encoding="utf-8", errors="backslashreplace", newline="\n") as log:
         log.writelines(lines)

@@ -66,6 +66,8 @@ def fit(
     paths, resumed, status = RunPaths(run.output), checkpoints.resumed, checkpoints.status
     trainer = _trainer(model, data, run, kernels, checkpoints)
     schedule, device = trainer.batches.schedule, trainer.timer.device
+    if told := run.optim.warmup_fault(schedule.steps):
+        report.warning(told)
     before = magnitudes(model)
     kernels = _make_ready(trainer, run, kernels, report)
     done = resumed.trainer_state["global_step"] if resumed else 0

@@ -90,7 +90,7 @@ def test_columns_are_chosen_by_mapping_and_usual_names(
         pytest.param(
             ["question;answer"],
             NOTHING,
-            'rows.jsonl: one column, "question;answer": its values seem to be separated by ";"',
+            'rows.jsonl: one column, "question;answer": are its values separated by ";"?',
             "save it with commas",
             id="a CSV of semicolons",
         ),

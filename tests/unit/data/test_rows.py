@@ -170,6 +170,7 @@ def test_a_conversation_ends_with_its_last_answer(turns: Any, expected: list[dic
     [
         ({"content": "a", "weight": 0}, A, False),
         ({"content": "a", "train": False, "weight": 1}, A, False),
+        *(({"content": "a", name: 0}, A, False) for name in ("loss", "loss_weight", "trainable", "training")),
         ({"content": "a", "loss": False}, A, False),
         ({"content": "a", "loss_mask": 1, "masked": False, "loss": True}, A, True),
         ({"content": "a", "weight": None, "tool_calls": None, "name": None}, A, True),
@@ -179,6 +180,11 @@ def test_a_conversation_ends_with_its_last_answer(turns: Any, expected: list[dic
         ({"content": "a", "value": "a", "from": "gpt"}, A, True),
         ({"content": "a", "weight": 0.5}, 'a message\'s "weight" is 0.5: only 0, 1, false and true are allowed', None),
         ({"content": "a", "images": ["x.png"]}, 'a message has "images", but only text is trained', None),
+        (
+            {"content": "a", "train_detail": [1]},
+            'a message has "train_detail", but no part of a message is marked: write segments',
+            None,
+        ),
         ({"function_calls": "f()"}, "a message's content (beside function_calls, which nothing reads) is null", None),
         ({"content": "a", "tool_calls": "f()"}, 'a message\'s "tool_calls" is text', None),
         ({"content": "a", "tool_calls": [{}]}, 'a message\'s "tool_calls" is not a list of calls with names', None),
@@ -309,9 +315,16 @@ def test_what_a_row_asks() -> None:
     assert (text.question, text.answer) == (("once", ""), "once")
 
 
-@pytest.mark.parametrize("name", ["image", "audio"])
-def test_a_row_with_a_picture_or_a_sound_is_bad_and_one_without_is_read(name: str) -> None:
-    assert conversation([U, A], **{name: "boat.png"}) == f'"{name}" is not empty, but only text is trained'
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("image", "only text is trained"),
+        ("audio", "only text is trained"),
+        ("history", "earlier turns are read from messages alone"),
+    ],
+)
+def test_a_row_with_a_picture_a_sound_or_a_history_is_bad_and_one_without_is_read(name: str, why: str) -> None:
+    assert conversation([U, A], **{name: "boat.png"}) == f'"{name}" is not empty, but {why}'
     for nothing in (None, "", [], {}):
         assert conversation([U, A], **{name: nothing}).answer == "a"
 

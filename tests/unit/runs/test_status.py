@@ -94,9 +94,10 @@ def test_lines_wait_for_their_file_and_are_appended(tmp_path: Path) -> None:
     assert file.read_text(encoding="utf-8") == "of the run before\n"
     log.begin(file)
     log.write("five\x1b[0m")
+    log.write("caf\udce9")  # as Python reads a folder's name that is not UTF-8
     lines = file.read_text(encoding="utf-8").splitlines()
     assert lines[0] == "of the run before"
-    assert [line[26:] for line in lines[1:]] == ["one", "two", "four ***", "five\\x1b[0m"]
+    assert [line[26:] for line in lines[1:]] == ["one", "two", "four ***", "five\\x1b[0m", "caf\\udce9"]
     assert all(datetime.fromisoformat(line[:25]).utcoffset() == timedelta(0) for line in lines[1:])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -120,3 +121,10 @@ class OptimConfig:
     max_grad_norm: float
     optim: str
     neftune_noise_alpha: float | None
+
+    def warmup_fault(self, steps: int) -> str:
+        """Return a warning if the warm-up takes all `steps` of a run, "" otherwise."""
+        taken = int(self.warmup) if self.warmup >= 1 else math.ceil(steps * self.warmup)
+        reached = self.learning_rate * (steps - 1) / max(1, taken)
+        told = f"the warm-up takes {taken} steps and the run has {steps}: the learning rate begins at 0 and ends at "
+        return f"{told}{reached:.2g}, not at {self.learning_rate:g}" if taken >= steps else ""
