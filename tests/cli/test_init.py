@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import shlex
+import shutil
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -142,7 +143,10 @@ def test_the_form_is_found(cli: Cli, tmp_path: Path) -> None:
         for asked, answer in PAIRS
     ]
     write_rows(tmp_path / "rows.jsonl", chats)
-    told = made(cli, "--from", "rows.jsonl", "--base-model", tiny_llama())
+    shutil.copytree(tiny_llama(), tmp_path / "models" / "m")
+    told = made(cli, "--from", "rows.jsonl", "--base-model", "models/m")
+    (base,) = read_json(Path(tmp_path, told["manifest"]))["base_models"]
+    assert base["name"] == "../models/m", "relative to the manifest, as the rows"
     found = told["found"]
     assert (told["rows"], found["form"], found["columns"]) == ("../rows.jsonl", "messages", "messages <- messages")
     assert (found["read"], found["good"]) == (300, 300)

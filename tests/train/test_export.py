@@ -267,7 +267,10 @@ def test_what_is_not_what_was_trained_is_refused(spoil: Callable[[torch.nn.Modul
 
 
 def test_what_gguf_cannot_hold_is_refused(tmp_path: Path) -> None:
-    info, llama = load_tokenizer(tiny.tiny_model_folder(tmp_path / "m")), {"model_type": "llama", "head_dim": 16, "vocab_size": 384}
+    info, llama = (
+        load_tokenizer(tiny.tiny_model_folder(tmp_path / "m")),
+        {"model_type": "llama", "head_dim": 16, "vocab_size": 384},
+    )
     with pytest.raises(InputError, match="the architecture gemma3 is not written here") as caught:
         require_writable(SimpleNamespace(model_type="gemma3"), {}, info)
     assert "python convert_hf_to_gguf.py FOLDER --outfile X.gguf" in caught.value.hint

@@ -77,7 +77,9 @@ def test_same_seed_same_bytes_other_seed_other_bytes(tmp_path: Path) -> None:
 def test_the_learning_rate_runs_as_written_constant_keeps_its_warm_up(tmp_path: Path) -> None:
     words = Words()
     train(project(tmp_path / "short", max_steps=1, lr_scheduler="linear", warmup_ratio=0.5), report=words)
-    told = "warning: the warm-up takes 1 steps and the run has 1: the learning rate begins at 0 and ends at 0, not at 0.02"
+    told = (
+        "warning: the warm-up takes 1 steps and the run has 1: the learning rate begins at 0 and ends at 0, not at 0.02"
+    )
     assert told in words.lines
     config = {"lr_scheduler": "constant", "warmup_steps": 0, "warmup_ratio": 0.5}
     rates = logged(train(project(tmp_path, logging_steps=1, **config)).output, "learning_rate")

@@ -158,7 +158,7 @@ def _hub(spec: SourceSpec, reporter: Reporter, *, offline: bool) -> Located:
     except Exception as error:  # the client's HTTP library, and thus its errors, depend on the version
         absent = f"the network may not be used ({forbidden}), and not all of it is in the cache"
         why = absent if forbidden else first_line(error)
-        hint = f"it must exist, and you need access (hf auth login); --offline uses the cache; or {_ANOTHER}"
+        hint = _ANOTHER if forbidden else f"check the name, the network and your access (hf auth login), or {_ANOTHER}"
         raise EnvironmentProblem(f'hub data set "{spec}": {why}', hint) from error
     return Located(spec, tuple(map(folder.joinpath, chosen)), folder.name)
 

@@ -24,8 +24,8 @@ class TokenizerInfo:
     """A tokenizer and what training needs to know about it.
 
     backend: encodes; share it read-only. hf: the same in transformers' class. eos: the token that ends an assistant turn, the
-    chat template's (<|im_end|>) if it differs from hf.eos_token. pad: may equal eos, because masking is by position. ends: tokens
-    at which the publisher's generation_config.json ends answers. sha256: of tokenizer.json, chat template and end token.
+    chat template's (<|im_end|>) if it differs from hf.eos_token. pad: may equal eos, because masking is by position. ends: at
+    which the publisher's generation_config.json ends answers. sha256: of tokenizer.json, chat template and end token.
     """
 
     backend: tokenizers.Tokenizer

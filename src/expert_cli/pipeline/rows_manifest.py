@@ -76,6 +76,8 @@ def write_manifest_of_rows(
     """
     path = home / "manifest.json"
     base: dict[str, Any] = {"name": base_model or (SMOLLM2 if machine.device == "cpu" else LARGE_BASE)}
+    if is_folder := Path(base["name"]).exists():
+        base["name"] = str(Path(base["name"]).absolute())
     spec = parse_source(source, (Path.cwd(),))
     if spec.tried:
         raise InputError(missing(spec), "give a file or folder of rows, its URL, or the id of a hub data set")
@@ -98,11 +100,10 @@ def write_manifest_of_rows(
     dataset |= held_back
     lengths = _lengths(planned(), selection, report)
     written["training"]["config"], size, steps = settings_for(lengths, base["name"], evaluates=bool(held_back))
-    if spec.is_local:  # finally a path relative to the manifest, so that the project can be moved
-        here, place = home.absolute(), spec.path
-        if here.parent in Path(place).parents:
-            place = Path(os.path.relpath(place, here)).as_posix()
-        dataset["path"] = _named(place, dataset["path"])
+    if spec.is_local:
+        dataset["path"] = _named(_beside(home, spec.path), dataset["path"])
+    if is_folder:
+        base["name"] = _beside(home, base["name"])
     planned()
     told, at = selection.reports["train"], lengths.tokens.percentile
     found = {
@@ -119,6 +120,12 @@ def write_manifest_of_rows(
         "validation_split": dataset.get("validation_split"),
     }
     return {"manifest": str(path), "rows": dataset["path"], "found": found}
+
+
+def _beside(home: Path, place: str) -> str:
+    """Return an absolute path, relative to `home` if it is below the folder of `home`, so that the project can be moved."""
+    here = home.absolute()
+    return Path(os.path.relpath(place, here)).as_posix() if here.parent in Path(place).parents else place
 
 
 def _named(place: str, source: str) -> str:

@@ -41,7 +41,7 @@ def disk_problem(
     if isinstance(error, UnicodeEncodeError) and Path(error.object).is_absolute():
         words = f"{error.object!a}: not a path in UTF-8, which Arrow needs"
         return EnvironmentProblem(words, "rename it, or, where the system's language is not in UTF-8, set PYTHONUTF8=1")
-    if not isinstance(error, OSError):
+    if not isinstance(error, OSError) or error.errno is None:  # shutil.copytree's error has no number of its own
         told = _TOLD.search(str(error))
         if not told or int(told[1]) not in FULL:
             return None

@@ -97,7 +97,9 @@ class StoredFolder:
         with self._errors(name, "read") as (system, path):
             try:
                 found = system.info(path)
-            except FileNotFoundError:
+            except FileNotFoundError as error:  # fsspec's HTTP also raises it if no server answers
+                if isinstance(error.__cause__, OSError) and not isinstance(error.__cause__, FileNotFoundError):
+                    raise error.__cause__ from error
                 return None
             return _info(found) if found["type"] == "file" else None
 

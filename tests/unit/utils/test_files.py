@@ -6,6 +6,7 @@ import errno
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -160,6 +161,7 @@ def test_a_document_without_its_secrets_is_still_json(tmp_path: Path, capsys: py
 FULL = {
     "system": OSError(errno.ENOSPC, "No space left on device", "/data/x"),
     "library": SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)"),
+    "copies of a folder": shutil.Error([("a", "b", "[Errno 28] No space left on device: 'b'")]),
     "program": "ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device",
 }
 

@@ -91,6 +91,11 @@ def test_a_server_that_is_gone_is_named_and_found_again(
     assert folder.read("a") == BYTES * 20, "a short break is bridged"
 
 
+def test_a_web_server_that_does_not_answer_is_no_missing_file() -> None:
+    with pytest.raises(EnvironmentProblem, match=r"^http://127.0.0.1:9/x: cannot read: Cannot connect to host"):
+        StoredFolder("http://127.0.0.1:9/x").info()
+
+
 def test_a_token_in_a_url_is_not_shown() -> None:
     assert str(StoredFolder("hf://datasets/hf_abcdefghijabcdefghijabcdefghij1234/a")) == "hf://datasets/***/a"
 

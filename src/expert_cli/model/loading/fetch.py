@@ -26,7 +26,7 @@ from expert_cli.model.loading.names import ELSEWHERE, Package
 from expert_cli.utils.disk_errors import disk_problem
 from expert_cli.utils.object_storage import forbidden_by
 from expert_cli.utils.reporter import Reporter
-from expert_cli.utils.text import shortened
+from expert_cli.utils.text import first_line, shortened
 
 _WANTED = ["*.safetensors", "*.json", "*.jinja", "*.txt", "tokenizer.model"]
 
@@ -52,12 +52,16 @@ def _hub_problem(model_id: str, error: BaseException, forbidden: str) -> Environ
     failed = f"cannot fetch {model_id} to {huggingface_hub.constants.HF_HUB_CACHE}"
     if problem := disk_problem(error, failed, "name another folder in HF_HUB_CACHE"):
         return problem
-    why = f"cannot be fetched: {type(error.__cause__ or error).__name__}"
+    cause, hint = error.__cause__ or error, f"check the network and try again, or {ELSEWHERE}"
+    why = f"cannot be fetched from {huggingface_hub.constants.ENDPOINT}: {first_line(cause) or type(cause).__name__}"
     if isinstance(error, errors.RepositoryNotFoundError):
-        why = "is not on the Hugging Face hub, or is private"
+        why, hint = "is not on the Hugging Face hub, or is private", ELSEWHERE
     elif forbidden:
-        why = f"is not complete in the hub client's cache, and the network may not be used: {forbidden}"
-    return EnvironmentProblem(f"{model_id} {why}", ELSEWHERE)
+        why, hint = (
+            f"is not complete in the hub client's cache, and the network may not be used: {forbidden}",
+            ELSEWHERE,
+        )
+    return EnvironmentProblem(f"{model_id} {why}", hint)
 
 
 def fetch_package(package: Package, cache: Path, *, offline: bool, report: Reporter) -> tuple[Path, str]:

@@ -102,7 +102,7 @@ def test_not_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(EnvironmentProblem, match="absent/model is not on the Hugging Face hub"):
         find("absent/model", tmp_path, offline=False)
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
-    with pytest.raises(EnvironmentProblem, match=f"{ID} cannot be fetched: ConnectError"):
+    with pytest.raises(EnvironmentProblem, match=f"{ID} cannot be fetched from http://127.0.0.1:9: .*refused"):
         find(ID, tmp_path, offline=False)
 
 
