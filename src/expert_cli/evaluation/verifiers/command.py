@@ -11,6 +11,7 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 from pydantic import Field
@@ -37,21 +38,24 @@ class CommandCase(Case):
         program = file or Path(self.command)
         command = [*([sys.executable] if program.suffix == ".py" else []), str(program), *self.arguments]
         try:
-            told = json.dumps({"case": self.model_dump(), "answer": answer}).encode() + b"\n"
-            how: Any = {"cwd": program.parent, "capture_output": True, "timeout": timeout_s}
-            done = subprocess.run(command, check=False, input=told, **how)
+            with TemporaryFile() as told, TemporaryFile() as out, TemporaryFile() as err:  # a pipe may stay open
+                told.write(json.dumps({"case": self.model_dump(), "answer": answer}).encode() + b"\n")
+                told.seek(0)
+                how: Any = {"stdin": told, "stdout": out, "stderr": err}
+                code = subprocess.run(command, check=False, cwd=program.parent, timeout=timeout_s, **how).returncode
+                said, complaint = (file.read() for file in (out, err) if not file.seek(0))
         except subprocess.TimeoutExpired:
             return Grade("timeout", f"{self.command} took more than {timeout_s:g} s to judge it")
         except OSError as error:
             raise self._fault(f"cannot be started: {error.strerror}") from error
-        if done.returncode:
-            said = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
-            raise self._fault(f"{how_it_ended(done.returncode)}: {said[:200]}")
+        if code:
+            last = complaint.decode(errors="replace").strip().rpartition("\n")[2]
+            raise self._fault(f"{how_it_ended(code)}: {last[:200]}")
         with suppress(ValueError, TypeError, KeyError):
-            reply = json.loads(done.stdout)
+            reply = json.loads(said)
             if isinstance(reply["correct"], bool):
                 return Grade("correct" if reply["correct"] else "wrong", str(reply.get("detail", "")))
-        raise self._fault(f"printed {done.stdout[:80]!r}")
+        raise self._fault(f"printed {said[:80]!r}")
 
     def _fault(self, what: str) -> InputError:
         hint = 'it must print {"correct": true or false, "detail": "..."} and end with exit code 0'

@@ -21,9 +21,7 @@ from expert_cli.data.database_prompt import quoted
 from expert_cli.evaluation.verifiers.query_rows import TEXTS, Dialect, tokens
 
 MOST_READ = 2_000
-_TABLES = (
-    "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table' AND substr(name, 1, 7) <> 'sqlite_'"
-)
+_TABLES = "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table' AND name NOT GLOB 'sqlite_*'"
 _REFERENCES = """
 SELECT ours.name, other.name, theirs.name FROM pragma_foreign_key_list(?1) AS key
 JOIN pragma_table_xinfo(?1) AS ours ON ours.name = key."from" COLLATE NOCASE
@@ -144,10 +142,8 @@ def database_contents(file: bytes, dialect: Dialect = "sqlite") -> Way:
         rng, connection = _drawing(queries, number), opened(empty)
         named, made = constants(queries, dialect, known), dict[str, dict[str, list[Any]]]()
         for name in order:
-            foreign = tables[name].foreign.items()
-            made[name] = _drawn(
-                rng, tables[name], named, {of: made[to][key] for of, (to, key) in foreign if to in made}
-            )
+            parents = {of: made[to][key] for of, (to, key) in tables[name].foreign.items() if to in made}
+            made[name] = _drawn(rng, tables[name], named, parents)
             into = f"{quoted(name)} ({', '.join(map(quoted, made[name]))})"
             insert = f"INSERT OR IGNORE INTO {into} VALUES ({', '.join('?' * len(made[name]))})"  # noqa: S608
             for row in zip(*made[name].values(), strict=True):
@@ -208,9 +204,8 @@ def graph_contents(file: bytes) -> Way:
                 held[group].append((place, value))
             for group, rows in held.items():
                 some = [value for _, value in rng.sample(rows, min(len(rows), rng.choice((1, 3, 12, 1000))))]
-                asked = [
-                    new for one in named.get(keys.get(group, ""), ()) for new in near(one) if type(new) is type(some[0])
-                ]
+                wished = (new for one in named.get(keys.get(group, ""), ()) for new in near(one))
+                asked = [new for new in wished if type(new) is type(some[0])]
                 for place, _ in rows:
                     new = rng.choice(asked if asked and rng.random() < wanted else some)
                     graph.execute(f"UPDATE OR IGNORE {table} SET {column} = ? WHERE rowid = ?", (new, place))  # noqa: S608

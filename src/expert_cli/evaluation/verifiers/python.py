@@ -47,10 +47,16 @@ class PythonCase(Case):
         return bool(self.tests)
 
     def require_sound(self) -> None:
-        """Raise InputError unless the case has either tests or calls."""
+        """Raise InputError unless the case has either tests or calls, and its tests are run."""
         if bool(self.tests) == bool(self.calls) or bool(self.calls) != bool(self.function):
             hint = 'write "tests", or "function" and "calls"'
             raise InputError("a case has either tests, or function and calls", hint)
+        try:
+            fault = _not_run(ast.parse(self.tests, "tests")) if self.tests else ""
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            fault = str(error) or "nested too deep"
+        if fault:
+            raise InputError(f"tests: {fault}", "write asserts, functions test_..., or classes of unittest.TestCase")
 
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> Grade:  # noqa: ARG002  a case names none
         """Run a program. The time limit begins when its process is ready."""
@@ -74,3 +80,22 @@ class PythonCase(Case):
             return ast.dump(ast.parse(answer))
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             raise Stopped("invalid", str(error) or "it is nested too deep") from error
+
+
+def _not_run(tests: ast.Module) -> str:
+    """Return what in the tests nothing runs: a class for pytest, or all of it."""
+    used, parts, runs = {one.id for one in ast.walk(tests) if isinstance(one, ast.Name)}, list[ast.AST]([tests]), False
+    for part in parts:
+        match part:
+            case ast.ClassDef(name, []) if name[:4] == "Test" and name not in used and "def test" in ast.unparse(part):
+                return f"nothing runs the class {name}"
+            case ast.ClassDef(bases=bases):
+                runs |= any("TestCase" in ast.unparse(base) for base in bases)
+            case ast.FunctionDef(name) | ast.AsyncFunctionDef(name):
+                runs |= name.startswith("test")
+            case ast.Lambda() | ast.If(ast.Compare(ast.Name("__name__"))):
+                pass
+            case _:
+                runs |= isinstance(part, ast.Assert | ast.Call | ast.Raise)
+                parts += ast.iter_child_nodes(part)
+    return "" if runs else "nothing in them is run"

@@ -86,9 +86,8 @@ class QueryCase(Case):
         question, worker = {"do": do, "case": case, "answer": answer, "timeout_s": timeout_s}, _JUDGES[self.dialect]
         reply = worker.ask(question, timeout_s)
         if "lacks" in reply:
-            return worker.ask(
-                {**question, "files": {str(path): _content(path) for path in files}}, PREPARE_S + timeout_s
-            )
+            question["files"] = {str(path): _content(path) for path in files}
+            return worker.ask(question, PREPARE_S + timeout_s)
         return reply
 
 

@@ -144,11 +144,10 @@ def _within(rows: Sequence[Row], ties: Ties, ordered_lists: bool) -> bool:
 
 def _are_among(part: Sequence[Flat], group: Sequence[Flat]) -> bool:
     """Whether the rows are among the group's rows, counting repeats."""
-    if len(part) != len(group):
-        return not Counter(map(_rounded, part)) - Counter(map(_rounded, group))
-    if all(map(_alike, sorted(part, key=_rounded), sorted(group, key=_rounded))):
+    others = iter(sorted(group, key=_rounded))
+    if all(any(_alike(one, other) for other in others) for one in sorted(part, key=_rounded)):
         return True
-    left = list(group) if len(part) ** 2 <= MAX_ORDER_LOOKS else []  # noise may have sorted them differently
+    left = list(group) if len(part) * len(group) <= MAX_ORDER_LOOKS else []  # noise may have sorted them differently
     for one in part:
         place = next((n for n, other in enumerate(left) if _alike(one, other)), None)
         if place is None:
@@ -237,6 +236,8 @@ def find_ties(query: str, dialect: Dialect, own: Result, run: Run, columns: Sequ
     said = words(code)
     keys = max(place for place, word in enumerate(said, 1) if word == "ORDER BY")
     cut = next((n for n in range(keys, len(said)) if said[n] in ("LIMIT", "OFFSET", "FETCH", "SKIP", "FOR")), len(said))
+    if {"OFFSET", "SKIP", ","}.intersection(said[cut:]):  # the rows that it returns need not begin with the first group
+        return None
     head = query[: code[cut - 1].end + 1]
     ways = ("ASC", "DESC") if dialect == "cypher" else ("ASC NULLS FIRST", "DESC NULLS LAST")
     try:

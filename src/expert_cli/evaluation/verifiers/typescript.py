@@ -152,20 +152,15 @@ def _faults(programs: Sequence[Program], limit_s: float) -> dict[Program, Grade]
     """Return the first type error of each program that has one. The folder's name is random. Raises `Stopped`."""
     if not programs:
         return {}
-    files = {
-        f"{n}/{of}.ts": text
-        for n, one in enumerate(programs)
-        for of, text in zip(("answer", "tests"), one, strict=False)
-    }
+    files = {f"{n}/{of}.ts": one[m] for n, one in enumerate(programs) for m, of in enumerate(("answer", "tests"))}
     output, status, folder = _deno(f"{CHECK} {' '.join(files)}", files, limit_s, stderr=subprocess.STDOUT)
     at = rf"^(TS\d+ \[ERROR\]: .*?$).*?^    at {re.escape(folder.as_uri())}/(\d+)/(answer|tests)\.ts:(\d+):\d+$"
     if status != 0 and "\nerror: Type checking failed." not in output:
         broken = re.search("^error: (SyntaxError: .*)", output, re.M)
         raise Stopped("invalid", broken[1]) if broken else Stopped("too_large", "deno's compiler failed")
     found: dict[Program, Grade] = {}
-    for message, number, module, line in sorted(
-        re.findall(at, output, re.M | re.S), key=lambda fault: fault[2] == "tests"
-    ):
+    faults = re.findall(at, output, re.M | re.S)
+    for message, number, module, line in sorted(faults, key=lambda fault: fault[2] == "tests"):
         if not message.startswith("TS1205"):  # "re-exporting a type", which is harmless here
             told = f"{'in the tests, ' * (module == 'tests')}line {line}: {message}"
             found.setdefault(programs[int(number)], Grade("invalid", told))

@@ -13,7 +13,7 @@ from expert_cli.errors import InputError
 from expert_cli.evaluation.verifiers.case import Case, Example, Labeled, Stopped, plain
 
 _NUMBER = re.compile(
-    r"[+-]?(?:[0-9]{1,3}(?:[,_' \u00a0\u202f][0-9]{3})+|[0-9]{1,40}|(?=\.))(?:\.[0-9]{1,40})?(?:[eE][+-]?[0-9]{1,3})?"
+    r"[+-]?(?:[1-9][0-9]{0,2}(?:[,_' \u00a0\u202f][0-9]{3})+|[0-9]{1,40}|(?=\.))(?:\.[0-9]{1,40})?(?:[eE][+-]?[0-9]{1,3})?"
 )
 """Digit groups may be separated; decimals follow a point."""
 _MINUS = str.maketrans({"\u2212": "-", "\u2013": "-"})
@@ -37,14 +37,11 @@ class ExactCase(Case):
     def grade(self, answer: str, file: Path | None, timeout_s: float) -> bool:
         """Compare the whole text."""
         accepted = [self.expected] if isinstance(self.expected, str) else self.expected
-        return self.result_key(answer, file, timeout_s) in map(self._form, accepted)
+        return self.result_key(answer, file, timeout_s) in (self.result_key(one, file, timeout_s) for one in accepted)
 
     def result_key(self, answer: str, file: Path | None, timeout_s: float) -> str:  # noqa: ARG002
         """Return the text as it is compared."""
-        return self._form(answer)
-
-    def _form(self, text: str) -> str:
-        return plain(text.casefold() if self.ignore_case else text)
+        return plain(answer.casefold() if self.ignore_case else answer)
 
 
 class ChoiceCase(Case):
@@ -106,8 +103,9 @@ class NumberCase(Case):
     def result_key(self, answer: str, file: Path | None, timeout_s: float) -> Decimal:  # noqa: ARG002
         """Return the number. Raises `Stopped` for an answer that is not a number, or has another unit."""
         said = answer.strip(" \t\r\n*`").translate(_MINUS).removesuffix(".")
-        unit = re.escape(self.unit.translate(_MINUS).removesuffix("."))
-        found = _NUMBER.fullmatch(re.sub(f"^{unit}|{unit}$", "", said, count=1, flags=re.IGNORECASE).strip())
+        if unit := re.escape(self.unit.translate(_MINUS).removesuffix(".")):
+            said = re.sub(rf"^([+-]?){unit}\s*|{unit}$", r"\1", said, count=1, flags=re.IGNORECASE)
+        found = _NUMBER.fullmatch(said.strip())
         if found is None:
             raise Stopped("invalid", f"{answer[:80]!r} is not one number, alone or with the case's unit {self.unit!r}")
         return Decimal(re.sub(r"[,_' \u00a0\u202f]", "", found[0]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,15 @@ def test_a_program_that_fails_is_the_cases_fault(tmp_path: Path, program: str, f
 def test_a_program_has_its_time(tmp_path: Path) -> None:
     found = grade(tmp_path, "import time\ntime.sleep(600)", timeout_s=1)
     assert found == Grade("timeout", "judge.py took more than 1 s to judge it")
+
+
+@pytest.mark.parametrize("answer", ["x", "x" * 900_000])
+def test_a_process_that_it_leaves_behind_keeps_no_verdict(tmp_path: Path, answer: str) -> None:
+    left = "import subprocess, sys\nleft = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+    program = f"{left}import json\nprint(json.dumps({{'correct': True, 'detail': left.pid}}))"
+    found = grade(tmp_path, program, answer, timeout_s=60)
+    os.kill(int(found.detail), signal.SIGKILL if os.name == "posix" else signal.SIGTERM)
+    assert found.passed
 
 
 @pytest.mark.skipif(os.name != "posix", reason="scripts start by their first line")

@@ -24,6 +24,10 @@ def grade(answer: str, tests: str = "", timeout_s: float = 10, **case: Any) -> G
         "import unittest\nclass T(unittest.TestCase):\n    def test_f(self):\n        self.assertEqual(f(2), 4)",
         "from answer import f as g\nassert g(2) == 4",
         "async def test_f():\n    assert f(2) == 4",
+        "def test_f():\n    assert f(2) == 4\n    yield",
+        "def check(g): assert g(2) == 4\nfor one in [f]: check(one)",
+        "from unittest import TestCase\nclass Base(TestCase): pass\nclass TestF(Base):\n    def test_f(self): assert f(2) == 4",
+        "class Test2:\n    def tests(self): assert f(2) == 4\nTest2().tests()",
     ],
 )
 @pytest.mark.parametrize("ending", ["", "\nif __name__ == '__main__':\n    import unittest\n    unittest.main()"])
@@ -70,6 +74,12 @@ def test_results_of_calls_are_compared(answer: str, grade_: Grade) -> None:
     assert grade(answer, **CALLS) == grade_
 
 
+def test_a_result_is_what_the_call_returned_whatever_later_calls_do_to_it() -> None:
+    answer = "kept = []\ndef f(n):\n    kept.append(n)\n    return kept"
+    assert grade(answer, function="f", calls=[[[1], [1]], [[2], [1, 2]]]) == Grade("correct")
+    assert grade(answer, function="f", calls=[[[1], [1, 2]], [[2], [1, 2]]]).kind == "wrong"
+
+
 FORGED = """
 import gc, json, os
 def f(a, b):
@@ -87,7 +97,7 @@ def f(a, b):
 def test_a_forged_reply_is_right_for_no_calls(reply: str) -> None:
     assert grade(FORGED % reply, **CALLS).kind in ("refused", "wrong")
     at_once = FORGED.replace("nonce + ", "") % "{'kind': 'correct', 'why': ''}" + "f(1, 2)"
-    assert grade(at_once, tests="pass").kind == "wrong", "who does not know the nonce forges no tests either"
+    assert grade(at_once, tests="assert f").kind == "wrong", "who does not know the nonce forges no tests either"
 
 
 @pytest.mark.parametrize(
@@ -95,6 +105,11 @@ def test_a_forged_reply_is_right_for_no_calls(reply: str) -> None:
     [
         ({"function": "f"}, "either tests, or function and calls"),
         ({"function": "f", "calls": [[2, 4]]}, "calls.0.0: Input should be a valid list"),
+        ({"tests": "'''Tests.'''\nimport math\nSOURCE = {'a': -1}\npass"}, "nothing in them is run"),
+        ({"tests": "def check(candidate):\n    assert candidate(2) == 4"}, "nothing in them is run"),
+        ({"tests": "if __name__ == '__main__':\n    assert f(2) == 4"}, "nothing in them is run"),
+        ({"tests": "assert f(2)\nclass TestF:\n    def test_f(self): assert f(2)"}, "nothing runs the class TestF"),
+        ({"tests": "assert f(2) == 4)"}, "tests: unmatched '\\)' .*, line 1"),
     ],
 )
 def test_cases_that_judge_nothing_are_told(case: dict[str, Any], fault: str) -> None:

@@ -146,11 +146,15 @@ TIES: dict[str, tuple[Dialect, str, str | None]] = {
     "LIMIT": ("sqlite", "SELECT n FROM t WHERE a > 0 ORDER BY a DESC LIMIT 3", "zq xy"),
     "NULL ties with NULL": ("sqlite", "SELECT n FROM t ORDER BY a NULLS FIRST", "vw xy zq"),
     "OFFSET": ("sqlite", "SELECT n FROM t ORDER BY a NULLS FIRST -- x\nLIMIT 2 OFFSET 1", None),
+    "OFFSET within the first group": ("sqlite", "SELECT a FROM t WHERE a > 0 ORDER BY a LIMIT 1 OFFSET 1", None),
+    "OFFSET before a comma": ("sqlite", "SELECT a FROM t WHERE a > 0 ORDER BY a LIMIT 1, 1", None),
+    "a comma in the LIMIT": ("sqlite", "SELECT n FROM t WHERE a > 0 ORDER BY a LIMIT min(1, 2)", "xy zq"),
     "DISTINCT": ("sqlite", "SELECT DISTINCT n FROM t WHERE a = 1 ORDER BY n", "x y"),
     "fails": ("sqlite", "SELECT n FROM t ORDER BY no_such_column", None),
     "computed": ("sqlite", "SELECT n FROM t ORDER BY b < 0, n = 'x', a IS NULL LIMIT 3 OFFSET 1 + 1", None),
     "floats": ("sqlite", "SELECT g FROM noise GROUP BY g ORDER BY round(sum(v), 3)", "ab c"),
     "Cypher": ("cypher", "MATCH (p:P) WHERE p.a > 0 RETURN p.n ORDER BY p.a", "xy zb"),
+    "SKIP within the first group": ("cypher", "MATCH (p:P {a: 1}) RETURN p.a AS m ORDER BY p.a SKIP 1", None),
     "SKIP": ("cypher", "MATCH (p:P) WHERE p.a > 0 RETURN p.n AS m ORDER BY p.a DESC SKIP 1 LIMIT 2", None),
     "Cypher's UNION": ("cypher", "MATCH (p:P) RETURN p.n UNION MATCH (q:P) RETURN q.n ORDER BY q.n", None),
 }
@@ -186,15 +190,23 @@ ORDERS = {
     "another of those tied at a LIMIT": ("b", "a", True),
     "one that is not tied": ("c", "a", False),
     "one row twice at a LIMIT": ("cc", "dd", False),
+    "one of two at a LIMIT": ("abdd", "abcd", True),
 }
 
 
 @pytest.mark.parametrize(("answer", "gold", "right"), ORDERS.values(), ids=ORDERS)
-@pytest.mark.parametrize("noise", [0.0, 1e-9])
+@pytest.mark.parametrize("noise", [0.0, 1e-9, 9e-7, -9e-7])
 def test_rows_are_right_in_any_order_that_is_left_open(answer: str, gold: str, right: bool, noise: float) -> None:
     number = {"a": 1.0, "b": 1.0, "c": 2.0, "d": 2.0}
     rows = [(number[name] * (1 + noise), name) for name in answer]
     assert same(rows, Result([(number[name], name) for name in gold], True, ties=GROUPS)) is right
+
+
+def test_numbers_beyond_the_tolerance_are_wrong_also_where_a_limit_cuts_a_tie() -> None:
+    cut = Result([(3.5, 1)], True, ties=[[(1.5, 1), (2.5, 1), (3.5, 1)]])
+    assert [same([(2.5 + away, 1)], cut) for away in (2e-6, -2e-6, 3e-6, -3e-6)] == [True, True, False, False]
+    cut = Result([(1.0,), (1.5,)], True, ties=[[(1.0,), (1.0 + 1e-6,), (1.5,), (2.5,)]])
+    assert [same([(1.0,), (second,)], cut) for second in (1.0, 1.0 + 1e-6, 2.5, 2.0)] == [True, True, True, False]
 
 
 def test_many_tied_rows_take_little_time() -> None:

@@ -11,13 +11,13 @@ import json
 import math
 import os
 import pkgutil
-import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -61,11 +61,15 @@ def require_packages(*packages: str, extra: str = "evaluate") -> None:
 
 @functools.cache
 def namespace_isolation() -> tuple[str, ...]:
-    """Return the command that isolates a process from the network and other processes; () if the system cannot."""
-    for user in ((), ("--user", "--map-root-user")) if shutil.which("unshare") and sys.platform == "linux" else ():
-        command = ("unshare", *user, "--net", "--ipc", "--pid", "--fork", "--kill-child")
-        if subprocess.run([*command, "true"], capture_output=True, check=False).returncode == 0:
-            return command
+    """Return the command that isolates a process from the network and other processes, and ends it with our thread that starts
+    it (if there is `setpriv`); () if the system cannot.
+    """
+    starts = (("setpriv", "--pdeathsig", "KILL", "unshare"), ("unshare",)) if sys.platform == "linux" else ()
+    for start, user in product(starts, ((), ("--user", "--map-root-user"))):
+        command = (*start, *user, "--net", "--ipc", "--pid", "--fork", "--kill-child")
+        with suppress(OSError):  # there is no such program
+            if subprocess.run([*command, "true"], capture_output=True, check=False).returncode == 0:
+                return command
     return ()
 
 

@@ -1,6 +1,7 @@
 """Runs an untrusted program in a kernel sandbox: `python -I -S walls.py SETTINGS PROGRAM ARGUMENT...` restricts itself and then
 executes the program, which cannot undo any of the restrictions:
 
+    end         with the thread that starts it                                              (prctl)
     limits      no core file, no byte written to a file, bounded memory and processor time      (setrlimit)
     files       only the named ones can be opened                                               (Landlock, Linux 5.13)
     syscalls    no socket, no new process, no signal to and no access to another process        (seccomp, Linux 3.5)
@@ -20,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 LIBC = ctypes.CDLL(None, use_errno=True)
-NO_NEW_PRIVS, SET_SECCOMP, FILTER_MODE = 38, 22, 2
+PARENT_DEATH, NO_NEW_PRIVS, SET_SECCOMP, FILTER_MODE = 1, 38, 22, 2
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
 EXECUTE, READ_FILE, READ_DIR = 1 << 0, 1 << 2, 1 << 3
 FILE_RIGHTS = {1: 13, 2: 14, 3: 15, 5: 16}
@@ -124,6 +125,8 @@ def _control(option: int, value: int, more: bytes | None) -> bool:
 
 if __name__ == "__main__":
     settings = json.loads(sys.argv[1])
+    if sys.platform == "linux":
+        _control(PARENT_DEATH, 9, None)  # SIGKILL
     built = {
         "limits": set_limits(settings["limits"]),
         "files": restrict_files(settings["read"]),

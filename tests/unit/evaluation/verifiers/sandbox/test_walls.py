@@ -6,9 +6,12 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 from expert_cli.evaluation.verifiers.sandbox import child_process, walls
@@ -110,6 +113,29 @@ def test_memory_and_processor_time_end(tmp_path: Path) -> None:
         timeout=60,
     )
     assert busy.returncode < 0
+
+
+ENDLESS = "import threading, time\nthreading.Thread(target=time.sleep, args=(600,)).start()\ntime.sleep(600)"
+
+
+@pytest.mark.parametrize("path", [os.environ["PATH"], ""], ids=["namespaces", "no namespaces"])
+def test_a_program_ends_when_its_judge_is_killed(path: str) -> None:
+    judge = "import sys; from expert_cli.evaluation.cases import read_case; "
+    judge += "read_case('here', {'verifier': 'python', 'tests': 'assert 1'}).verdict(sys.argv[1], None, 600)"
+    parent = psutil.Popen([sys.executable, "-c", judge, ENDLESS], env={**os.environ, "PATH": path})
+    left, runs = set[psutil.Process](), False
+    while not runs and parent.poll() is None:
+        with suppress(psutil.NoSuchProcess):
+            left = {*parent.children(recursive=True)}
+            runs = any(one.num_threads() == 2 for one in left)  # the program has started its thread
+    parent.kill()
+    parent.wait()
+    end = time.monotonic() + 60
+    while left and time.monotonic() < end:
+        left &= {one for one in psutil.process_iter(["status"]) if one.info["status"] != psutil.STATUS_ZOMBIE}
+    for one in left:
+        one.kill()
+    assert (runs, left) == (True, set())
 
 
 def test_a_filter_answers_every_number_as_its_table_says() -> None:
