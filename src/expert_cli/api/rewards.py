@@ -55,8 +55,6 @@ def dense_reward(
     from expert_cli.evaluation.trl import DENSE, grades
 
     if len(prompts) != len(completions):
-        raise InputError(
-            f"{len(prompts)} prompts, {len(completions)} completions", "give one prompt for each completion"
-        )
+        raise InputError(f"{len(prompts)} prompts, {len(completions)} completions", "give a prompt for each completion")
     allowed = Permissions(allow_commands, without_walls, timeout_s)
     return [DENSE.get(one.kind, 0.0) for one in grades(completions, columns, Path(root), allowed)]

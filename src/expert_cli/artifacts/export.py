@@ -109,7 +109,7 @@ def describe(
 def in_words(agreement: Mapping[str, Agreement]) -> list[str]:
     """Return the comparison in words, one line for each exported form, or for the base model without the adapter."""
     words = (
-        "{}: the most likely token is the trained model's at {top1:.1%} of {tokens} positions of {prompts} answers; "
+        "{}: the most likely token is the trained model's at {top1:.1%} of {tokens} positions of {prompts} answers, "
     )
     return [(words + "largest KL divergence {max_kl:.2g} nats").format(form, **one) for form, one in agreement.items()]
 
@@ -246,9 +246,7 @@ def require_alike(form: str, found: Agreement) -> None:
     if found["max_kl"] <= MAX_KL and found["top1"] >= MIN_TOP1:  # false for NaN, too
         return
     words = f"the written model differs from the trained one (allowed: {MAX_KL:g} nats, {MIN_TOP1:.0%}); "
-    hint = (
-        "after few steps an adapter may be lost in rounding to bf16: train longer or try --gguf; otherwise report this"
-    )
+    hint = "after few steps an adapter may be lost in rounding to bf16: train longer, try --gguf, or report this"
     raise IntegrityError(words + in_words({form: found})[0], hint)
 
 

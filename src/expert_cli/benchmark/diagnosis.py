@@ -120,9 +120,7 @@ def _launches(e: Evidence) -> Diagnosis:
         waits = _share(e, "data", "host_to_device", "checkpoint")
         share = max(0.0, e.idle - waits)
         evidence.append(f"the GPU idles {e.idle:.0%} of the time, {waits:.0%} is spent waiting")
-    evidence.append(
-        f"{compute:.0%} of the time is forward, backward and optimizer, {other:.0%} the rest of the program"
-    )
+    evidence.append(f"{compute:.0%} of the time is forward, backward and optimizer, {other:.0%} the rest")
     return Diagnosis("launch-bound", tuple(evidence), tuple(_fuller_steps(e, share)), share)
 
 

@@ -196,9 +196,7 @@ def _fitting(names: Sequence[str], spec: SourceSpec, reporter: Reporter) -> list
     """Return the data files among the names that match a user's pattern; the others are reported."""
     files = sorted(filter(_holds_rows, names))
     if not files:
-        raise InputError(
-            f"{spec.path}: no file of rows fits this pattern", f"rows: {', '.join(data_sources.DATA_SUFFIXES)}"
-        )
+        raise InputError(f"{spec.path}: no file of rows fits it", f"rows: {', '.join(data_sources.DATA_SUFFIXES)}")
     _name_unread(spec.path, set(names).difference(files), reporter)
     _require_one_format(files, spec.path)
     return files

@@ -43,9 +43,7 @@ def try_torch() -> str:
     for index in range(seen):
         block = torch.ones(256, 256, device=f"cuda:{index}")
         if (block @ block)[0, 0].item() != 256.0:
-            raise EnvironmentProblem(
-                f"GPU {index} computes wrong products", "do not train on this GPU; test its memory"
-            )
+            raise EnvironmentProblem(f"GPU {index} computes wrong products", "do not train on it; test its memory")
     place = f"computes on each of {seen} GPU(s)" if seen else f"computes on {torch.get_num_threads()} CPU threads"
     return f"{loaded}, {place}"
 

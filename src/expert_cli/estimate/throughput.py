@@ -53,7 +53,7 @@ def by_formula(run: RunConfig, work: Workload, model: PeftModel) -> Figure:
     micro_tokens = run.optim.batch_size * work.packs.pack_lengths.mean
     speed, efficiency = matmul_flops(device, dtype), EFFICIENCY[device]
     words = (
-        f"formula: {per_token / 1e9:.2f} GFLOP per token; a {dtype} matrix product reaches {speed / 1e9:,.0f} GFLOP/s, "
+        f"formula: {per_token / 1e9:.2f} GFLOP per token; {dtype} matrix products reach {speed / 1e9:,.0f} GFLOP/s, "
     )
     words += f"{efficiency:.0%} of it assumed"
     return Figure(1 / (per_token / (efficiency * speed) + OVERHEAD_S / micro_tokens), FORMULA_ERROR_PCT, words)

@@ -93,9 +93,7 @@ class Base(Strict):
     """Short name for `--base-model`."""
     sha256: str | None = key(None, "the weights file is verified against it")
     """SHA-256 of the weights file; verified, unless it is a placeholder."""
-    quantization: Quantization | None = key(
-        "int4", "format of the base weights in memory", why="a quarter of bf16's memory"
-    )
+    quantization: Quantization | None = key("int4", "format of the base weights", why="a quarter of bf16's memory")
     """How the base weights are held in memory; int4 is NF4."""
     rope_scaling: str | dict[str, Any] | None = key(None, "passed to the model's configuration")
     """RoPE scaling in a form of transformers; any other value is information."""

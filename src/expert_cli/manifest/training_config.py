@@ -39,9 +39,7 @@ class TrainingConfig(LogSaveEvalKeys, ComputeKeys, LoaderKeys, OptimKeys, Adapte
     )
     """Variables of the chat template, in rows and prompts: `{"enable_thinking": true}`; a row's column of this name takes
     precedence."""
-    seed: Seed | None = key(
-        42, "seed {} for data order, adapter and dropout", why="the same manifest gives the same adapter"
-    )
+    seed: Seed | None = key(42, "seed {} for data order, adapter and dropout", why="one manifest gives one adapter")
     """Seed of everything random."""
     completion_only_loss: bool | None = key(
         True, "only answers are trained", off="prompts are trained, too", why="an expert writes answers"

@@ -55,9 +55,7 @@ def remote_run(run: RunConfig, options: RunOptions, report: Reporter) -> Iterato
             problem = ""
         except Exception as error:  # noqa: BLE001  whatever a storage client raises, training continues
             problem = f"not all of it is at {storage}: {first_line(error)}"
-            report.warning(
-                f"{problem}; it is in {folder}, and is uploaded with the next checkpoint or by --resume auto"
-            )
+            report.warning(f"{problem}; it is in {folder}, and is uploaded with the next checkpoint or --resume auto")
 
     with ThreadPoolExecutor(1) as pool:
         try:
@@ -65,9 +63,7 @@ def remote_run(run: RunConfig, options: RunOptions, report: Reporter) -> Iterato
         finally:
             pool.submit(put, all_is_written=True).result()
     if problem:
-        raise EnvironmentProblem(
-            f"the run is done, but {problem}", "the same command with --resume auto uploads the rest"
-        )
+        raise EnvironmentProblem(f"the run is done, but {problem}", "this command with --resume auto uploads the rest")
 
 
 def _whole(names: Iterable[str]) -> dict[str, int]:

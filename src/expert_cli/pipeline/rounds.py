@@ -97,9 +97,7 @@ def _run_of(adapter: Path) -> Path:
     """Return the run directory of an adapter. Raises InputError if it has none, or is a checkpoint."""
     origin = find_adapter(adapter)
     if origin.run is None or not origin.sealed:
-        raise InputError(
-            f"{adapter}: is not the adapter of a complete run", "rounds start from one: --from RUN_DIRECTORY"
-        )
+        raise InputError(f"{adapter}: is not the adapter of a complete run", "rounds start from one: --from RUN")
     return origin.run
 
 

@@ -95,7 +95,7 @@ def test_a_pattern_names_files_and_what_else_it_fits_is_named(tmp_path: Path) ->
     words = Words()
     assert located(f"{tmp_path}/*", words).files == (tmp_path / "a.jsonl", tmp_path / "b.jsonl")
     assert words.lines == [f"warning: {tmp_path}/*: not read: {tmp_path}/notes.md"]
-    with pytest.raises(InputError, match="no file of rows fits this pattern"):
+    with pytest.raises(InputError, match="no file of rows fits it"):
         located(f"{tmp_path}/*.md")
 
 

@@ -256,7 +256,7 @@ def test_what_peft_cannot_do_on_experts_is_told_with_what_can_be_written() -> No
 
 def test_the_plan_tells_of_them() -> None:
     lines = {name: prepared(name)[1].lines for name in ("granite", "mamba2")}
-    told = "1 of the model's layers have a state"
+    told = "1 of the layers have a state"
     assert lines["granite"]["recurrence"].reason.startswith(told)
     assert (lines["mamba2"]["attention"].used, lines["mamba2"]["attention"].reason) == ("off", "no layer has attention")
 

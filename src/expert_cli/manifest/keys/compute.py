@@ -49,9 +49,7 @@ class ComputeKeys(Strict):
     `bf16` nor `fp16` is written, the machine decides; if both are false: fp32."""
     use_tf32: bool | None = key(False, "products may use TF32", off="no TF32", why="in bf16 few products could use it")
     """TF32 in fp32 matrix products, where the GPU has it."""
-    use_sdpa: bool | None = key(
-        True, ATTENTION, why="available on every device; it stores no scores of tokens x tokens"
-    )
+    use_sdpa: bool | None = key(True, ATTENTION, why="on every device; it stores no scores of tokens x tokens")
     """PyTorch's fused attention."""
     flash_attention_2: bool | None = key(False, ATTENTION, why="part of `use_sdpa`")
     """FlashAttention, which is part of PyTorch: on NVIDIA's GPUs from Ampere on; part of `use_sdpa`."""
@@ -98,9 +96,7 @@ class ComputeKeys(Strict):
     layer; DoRA's norms once a step; logits in chunks. off: none of these, for comparison."""
     dequantized_copy: Literal["auto", "always", "never"] | None = key("auto", _COPIES, why="saves work in every step")
     """Dequantize 4-bit weights once instead of at every step; auto: if memory allows."""
-    on_oom: Literal["fit", "error"] | None = key(
-        "fit", _ON_OOM, why="the run continues with the same rows in every step"
-    )
+    on_oom: Literal["fit", "error"] | None = key("fit", _ON_OOM, why="the run goes on with the same rows in every step")
     """Reduce a step that does not fit into GPU memory, at the same effective batch, in this order: the micro-batch is halved
     and the accumulation doubled, activations are recomputed, the dequantized copy of 4-bit weights is given up. Micro-steps
     are merged if a measurement says that this is faster. error: a step that does not fit ends the run."""

@@ -48,17 +48,13 @@ class LoaderKeys(Strict):
         why="the answer stays whole, the prompt keeps both ends, and the number of cut documents is reported",
     )
     """How to handle documents longer than `max_seq_length`: truncate (the middle of the prompt), drop, split."""
-    group_by_length: bool | None = key(
-        False, ALIKE, off="rows are shuffled", why="rows of one length are often similar"
-    )
+    group_by_length: bool | None = key(False, ALIKE, off="rows are shuffled", why="rows of one length are often alike")
     """Batches of rows of similar length."""
     dataloader_num_workers: Annotated[int, Field(ge=0, le=1024)] | None = key(
         0, "{} processes prepare batches", why="tokenized rows are read in microseconds, so steps do not wait for them"
     )
     """Processes that prepare batches; 0 prepares them in the training process."""
-    dataloader_pin_memory: bool | None = key(
-        True, "pinned batches", off="ordinary memory", why="copies run during steps"
-    )
+    dataloader_pin_memory: bool | None = key(True, "pinned batches", off="usual memory", why="copies run during steps")
     """Pinned memory for faster copies to a GPU."""
     dataloader_prefetch_factor: Positive | None = key(2, "batches prepared ahead by each worker", why="PyTorch's own")
     """Batches each worker prepares ahead."""

@@ -54,9 +54,7 @@ def _optimizer(name: str) -> str:
 class OptimKeys(Strict):
     """The keys for the length of training and the optimizer."""
 
-    epochs: Epochs | None = key(
-        1.0, "{:g} passes over the data", why="rows are not memorized; small data sets need more"
-    )
+    epochs: Epochs | None = key(1.0, "{:g} passes over the data", why="rows are not memorized; few rows need more")
     """Passes over the data, fractions allowed."""
     num_epochs: Epochs | None = None
     """Old name of `epochs`."""
@@ -85,9 +83,7 @@ class OptimKeys(Strict):
     """Steps in which the learning rate rises from 0; 0 means "not set" beside a `warmup_ratio`."""
     warmup_ratio: Share | None = key(0.0, "warm-up over {:.0%} of all steps", off="no warm-up", why="as `warmup_steps`")
     """The same as a share of all steps; `warmup_steps` > 0 wins."""
-    weight_decay: NotNegativeNumber | None = key(
-        0.0, "decoupled weight decay", why="the low rank already limits the adapter"
-    )
+    weight_decay: NotNegativeNumber | None = key(0.0, "decoupled weight decay", why="the low rank limits the adapter")
     """Decoupled weight decay."""
     max_grad_norm: NotNegativeNumber | None = key(
         1.0, "gradients are clipped", off="no clipping", why="limits the effect of unusual rows"

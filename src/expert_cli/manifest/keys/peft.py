@@ -50,9 +50,7 @@ class AdapterKeys(Strict):
         0.0, "dropout inside the adapter", why="short trainings hardly overfit, and dropout takes time"
     )
     """Dropout on the adapter's input."""
-    target_modules: Modules | None = key(
-        "all-linear", "layers with an adapter", why="adapters on attention alone learn less"
-    )
+    target_modules: Modules | None = key("all-linear", "layers with an adapter", why="attention alone learns less")
     """Names of the linear layers that get an adapter, or "all-linear"."""
     feedforward_modules: Annotated[list[Text], Field(min_length=1)] | None = unused("only IA3 has such layers")
     """For IA3, which is not supported."""

@@ -56,9 +56,7 @@ class _Keys(Strict):
         why="easy prompts do not outnumber the others",
     )
     """Largest number of different right answers trained for each prompt, the first drawn ones. 0: only expected answers."""
-    gold: Gold | None = key(
-        "failed", _GOLD, why="prompts that the expert cannot answer are learned from the expected answer"
-    )
+    gold: Gold | None = key("failed", _GOLD, why="what the expert cannot answer is learned from the expected answer")
     """Which prompts are trained with their expected answer: those whose answers are all wrong (`failed`), all, none."""
     replay: Annotated[float, Field(ge=0, le=1)] | None = key(
         1.0,

@@ -35,9 +35,7 @@ class SchemaPromptKeys(Strict):
     """Show the types of columns; compact leaves out that of text."""
     keys: bool | None = key(True, "primary and foreign keys are shown", off="no keys", why="joins use them")
     """Show primary and foreign keys."""
-    tables: Most | None = key(
-        4, _at_most("tables"), why="few questions need more, and other tables distract a small model"
-    )
+    tables: Most | None = key(4, _at_most("tables"), why="few questions need more, and others distract a small model")
     """Largest number of tables: those that fit the question best and those that join them; `"all"`: no limit."""
     columns: Most | None = key(8, _at_most("columns of each table"), why="as for `tables`")
     """Largest number of a table's columns: those that fit the question best; always its primary key and shown joins' keys."""

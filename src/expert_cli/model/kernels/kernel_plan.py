@@ -90,9 +90,7 @@ def kernel_plan(
     if unpacked:
         lines["copy"] = _copy(compute, unpacked, free)
     if layers := recurrent_layers(base):
-        state = (
-            f"{len(layers)} of the model's layers have a state that no mask can separate; rows are padded on the right"
-        )
+        state = f"{len(layers)} of the layers have a state that no mask can separate; rows are padded on the right"
         lines["recurrence"] = Kernel("one document in each row", state)
     name = attention_name(base.config) if used == "off" else used
     is_copied = unpacked > 0 and lines["copy"].used != "off"

@@ -169,9 +169,7 @@ def gguf_tokenizer(file: Path, metadata: dict[str, Any], report: Reporter) -> Pr
             tokenizer_object=_byte_level(metadata, tokens, splitter), **special
         )
     else:
-        report.warning(
-            f'{file.name}: its tokenizer (rule "{rule}") is read by transformers: it may split text differently'
-        )
+        report.warning(f'{file.name}: its tokenizer (rule "{rule}") is read by transformers: it may split otherwise')
         tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name, trust_remote_code=False, **special)
     tokenizer.chat_template = metadata.get("tokenizer.chat_template")
     tokenizer.model_max_length = metadata.get(f"{metadata.get('general.architecture')}.context_length", 2048)
