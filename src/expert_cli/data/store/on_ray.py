@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import pickle  # only between processes of one cluster, as Ray itself does
+import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -45,10 +46,13 @@ def ray_flat_map(address: str, report: Reporter) -> Iterator[FlatMap]:
         import ray
         import ray.data
 
+        host, _, port = address.rpartition(":")
+        if host and port.isdigit() and "/" not in host:  # ray.init itself would try for minutes
+            socket.create_connection((host, int(port)), timeout=10).close()
         ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
     except ImportError as error:
         raise EnvironmentProblem("--ray: Ray is not installed", 'pip install "ray[data]"') from error
-    except (ConnectionError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
         known = "local, auto (on a machine of the cluster), HOST:6379 or ray://HOST:10001"
         raise EnvironmentProblem(f"--ray {address}: no cluster answers: {first_line(error)}", known) from error
     context = ray.data.DataContext.get_current()

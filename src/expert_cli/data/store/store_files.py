@@ -121,9 +121,7 @@ def read_stats(home: Path) -> dict[str, Any]:
 
 def foreign_store(folder: Path) -> Path | None:
     """Return the first data set that another program saved as `folder` or as a folder in it, None for none."""
-    saved = (
-        file.parent for name in (SPLITS, STATE) for pattern in (name, f"[!.]*/{name}") for file in folder.glob(pattern)
-    )
+    saved = (file.parent for name in (SPLITS, STATE) for at in (name, f"[!.]*/{name}") for file in folder.glob(at))
     return next((place for place in sorted(saved) if not files.is_file(place / FINGERPRINT)), None)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -61,10 +60,6 @@ def test_the_store_is_the_one_of_one_process(address: str, manifest: Path, tmp_p
         expert_cli.pretokenize(manifest, output=tmp_path / "bad", ray=address)
 
 
-def test_a_cluster_that_does_not_answer_is_told(manifest: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*_: Any, **__: Any) -> None:
-        raise ConnectionError("nobody is there")
-
-    monkeypatch.setattr("ray.init", refused)
-    with pytest.raises(EnvironmentProblem, match=r"--ray 127\.0\.0\.1:1: no cluster answers: nobody is there"):
+def test_a_cluster_that_does_not_answer_is_told(manifest: Path) -> None:
+    with pytest.raises(EnvironmentProblem, match=r"--ray 127\.0\.0\.1:1: no cluster answers: .*refused"):
         expert_cli.pretokenize(manifest, ray="127.0.0.1:1")
