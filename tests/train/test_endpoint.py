@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+import re
 import shutil
+import signal
+import socket
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -57,7 +64,7 @@ def served(reply: Callable[[Asked], Reply]) -> Iterator[tuple[str, list[Asked]]]
             status, told, headers = reply(one)
             content = json.dumps(told).encode()
             self.send_response(status)
-            for name, value in {**headers, "Content-Length": str(len(content))}.items():
+            for name, value in {"Content-Length": str(len(content)), **headers}.items():
                 self.send_header(name, value)
             self.end_headers()
             self.wfile.write(content)
@@ -176,26 +183,84 @@ def test_answers_are_asked_side_by_side_and_kept_as_they_are_made(own: Path, tmp
             return said("7")
         together.wait(30)
         is_bad = "7" in asked.body["messages"][0]["content"]
+        time.sleep(0 if is_bad else 0.3)  # the fault is known first
         return (404, {"error": "sk-1 may not"}, {}) if is_bad else said("7")
 
+    (tmp_path / "s.answers.jsonl").write_text("the user's own", encoding="utf-8")
     with served(reply) as (url, asked):
         options: dict[str, Any] = {"batch_size": 4, "output": tmp_path / "s.json"}
         with pytest.raises(EnvironmentProblem, match=r'answered 404: {"error": "\*\*\* may not"}'):
             evaluated(url, own, **options)
         is_well = True
-        assert len((tmp_path / "s.answers.jsonl").read_text(encoding="utf-8").split()) > 7
+        evaluated(url, own, **options, limit=1)  # leaves what another command goes on from
+        evaluated(url, own, batch_size=4, output=tmp_path / "s")
+        (kept,) = tmp_path.glob(".s.json.*")
+        lines = [json.loads(line) for line in filter(None, kept.read_text(encoding="utf-8").splitlines())]
+        assert len(lines) == 7
+        odd = [12, None, [1], *([*line[:-1], 100] for line in lines)]
+        kept.write_text("\n".join(map(json.dumps, odd)), encoding="utf-8")
         before = len(asked)
-        assert evaluated(url, own, **options)["correct"] == 6
-        assert len(asked) == before + 1
-        assert not (tmp_path / "s.answers.jsonl").exists()
+        found = evaluated(url, own, **options, threshold=0.1)
+    assert (found["correct"], len(asked)) == (6, before + 1)
+    generation = found["generation"]
+    assert (generation["tokens"], generation["seconds"] // 100) == (16, 7), "those of all answers"
+    assert generation["tokens_per_s"] == 16 / generation["seconds"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["s", "s.answers.jsonl", "s.json"]
+    assert (tmp_path / "s.answers.jsonl").read_text(encoding="utf-8") == "the user's own"
 
 
 def test_it_is_asked_again_where_that_may_help(own: Path) -> None:
-    faults = [(429, {}, {"Retry-After": "0"}), (503, {}, {"Retry-After": "0"})]
+    """Also if a reply breaks off."""
+    faults = [(429, {}, {"Retry-After": "0"}), (503, {}, {"Retry-After": "0"}), (500, {}, {"Content-Length": "99"})]
     with served(lambda _: faults.pop() if faults else said("7")) as (url, asked):
         assert evaluated(url, own, limit=1)["correct"] == 1
-    assert len(asked) == 3
-    assert asked[0] == asked[1] == asked[2]
+    assert len(asked) == 4
+    assert asked[0] == asked[1] == asked[2] == asked[3]
+
+
+def odd(content: Any = SEVEN, usage: Any = None) -> Reply:
+    return 200, {"choices": [{"message": {"content": content}}], "usage": usage}, {}
+
+
+def test_an_odd_reply_is_read_or_told(own: Path, tmp_path: Path) -> None:
+    thought, part = {"type": "thinking", "thinking": []}, {"type": "text", "text": SEVEN}
+    with served(lambda _: odd([thought, part, part], {"completion_tokens": "12"})) as (url, _asked):
+        found = evaluated(url, own, limit=1)
+    assert (found["answers"][0]["answer"], found["generation"]["tokens"]) == ("77", 12)
+    replies = [odd(7), odd({"a": 1}), odd([part, {"type": "text"}]), odd(["7"]), odd([7])]
+    replies += [odd(usage="2"), *(odd(usage={"completion_tokens": many}) for many in ("two", [2], math.inf))]
+    for one in replies:
+        told = re.escape(f"answered 200: {json.dumps(one[1])}")
+        with served(lambda _, one=one: one) as (url, asked), pytest.raises(EnvironmentProblem, match=told):
+            evaluated(url, own, batch_size=1, output=tmp_path / "o.json")
+        assert (len(asked), [*tmp_path.iterdir()]) == (1, []), "nothing is kept, and nothing more is asked"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs SIGINT")
+def test_ctrl_c_waits_for_no_reply(own: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/v1"
+        words = [
+            sys.executable,
+            "-m",
+            "expert_cli",
+            "evaluate",
+            "--adapter",
+            str(own),
+            "--endpoint",
+            url,
+            "--model",
+            "m",
+        ]
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        asking = silent.accept()[0]
+        process.send_signal(signal.SIGINT)
+        try:
+            told = process.communicate(timeout=60)[1]
+        finally:
+            process.kill()
+            asking.close()
+    assert (process.returncode, "error: interrupted\n" in told) == (130, True)
 
 
 def test_the_key_goes_to_no_other_server(own: Path) -> None:

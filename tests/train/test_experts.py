@@ -178,12 +178,12 @@ def test_it_goes_on_where_it_was_stopped(expert: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(expert, run)
     asked = {"batch_size": 2, "max_new_tokens": 8, "output": tmp_path / "found.json"}
-    kept = tmp_path / "found.answers.jsonl"
     whole, first, second, other = Counting(), Counting(4), Counting(), Counting()
     expected = expert_cli.evaluate(run, reporter=whole, **asked)
-    assert not kept.exists()
+    assert [*tmp_path.glob(".found*")] == []
     with pytest.raises(KeyboardInterrupt):
         expert_cli.evaluate(run, reporter=first, **asked)
+    (kept,) = tmp_path.glob(".found*")
     lines = kept.read_text(encoding="utf-8").splitlines()
     made = len(list(filter(None, lines)))
     assert 2 <= made < whole.asked

@@ -7,7 +7,6 @@ probability of 99.5 %. A row is then compared exactly with the first and the las
 from __future__ import annotations
 
 import re
-import sqlite3
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
@@ -29,7 +28,8 @@ from expert_cli.evaluation.grade import given_by
 from expert_cli.evaluation.verifiers.case import EMPTY, Stopped, detail_line
 from expert_cli.evaluation.verifiers.registry import VERIFIERS
 from expert_cli.evaluation.verifiers.registry import verifier as registered
-from expert_cli.inference.sql_grammar import compile_fault, compiler, tables_of
+from expert_cli.hardware.machine import has_package
+from expert_cli.inference.sql_grammar import compiler, tables_of
 from expert_cli.utils.reporter import NullReporter, Reporter, late_progress
 from expert_cli.utils.text import normalize
 
@@ -148,7 +148,7 @@ def audit_data(plan: Plan, case_files: Sequence[Path], verifier: str, limit: int
 def _run_answers(audit: Audit, report: Reporter) -> None:
     """Run or parse the answers of rows if no expected result is needed; results are not compared."""
     kind, left = registered(audit.verifier), Counter[str]()
-    fault_of = partial(_fault, audit, _parsing_case(audit), compiler({}))
+    fault_of = partial(_fault, audit, _parsing_case(audit), _uncompiled(audit))
     rows = spread(audit.rows, PROGRAMS) if kind and kind.starts else audit.rows
     with late_progress(report, "judging", len(rows), "answers") as show:
         for done, row in enumerate(rows, start=1):
@@ -172,17 +172,28 @@ def _parsing_case(audit: Audit) -> EvalCase | None:
     return one and replace(one, case=one.case.model_copy(update={"perturb": None}))
 
 
-def _fault(audit: Audit, one: EvalCase | None, no_tables: Callable[[str], str], row: Row) -> str:
+def _uncompiled(audit: Audit) -> str:
+    """Return why SQL is not compiled; "" if it is."""
+    decoding = audit.plan.loaded.manifest.training.decoding
+    dialects = {decoding and decoding.grammar_type, *(getattr(one.case, "dialect", "") for one in audit.cases)}
+    if dialects & {"sql-postgres", "postgresql"}:
+        return "queries in PostgreSQL's dialect are not compiled"
+    return "" if has_package("apsw") else 'apsw is not installed: pip install "expert-cli[evaluate]"'
+
+
+def _fault(audit: Audit, one: EvalCase | None, uncompiled: str, row: Row) -> str:
     """Return the reason why an answer cannot be right, "" if it may be right. Raises Stopped if this cannot be decided."""
     if not row.messages:
         raise Stopped("parsed_only", "the answer in a whole text is not run")
-    decoding, name = audit.plan.loaded.manifest.training.decoding, audit.verifier
-    if name == "sql" and not (decoding and decoding.grammar_type == "sql-postgres"):
+    name = audit.verifier
+    if name == "sql" and uncompiled:
+        raise Stopped("parsed_only", uncompiled)
+    if name == "sql":
         databases = audit.plan.run.data.schema_prompt
         file = databases.file_named(row.database) if databases and row.database else Path()
         question, below = row.question
         tables = compiler_for(file if file.is_file() else None, below) or compiler_for(None, question)
-        fault = (tables or no_tables)(extract(row.answer, VERIFIERS["sql"].fences))
+        fault = (tables or compiler({}))(extract(row.answer, VERIFIERS["sql"].fences))
         if tables is None and not any(words in fault for words in SYNTAX):
             raise Stopped("parsed_only", "neither a database nor CREATE TABLE in the row")
         return fault
@@ -203,7 +214,7 @@ def _fault(audit: Audit, one: EvalCase | None, no_tables: Callable[[str], str], 
 def compiler_for(file: Path | None, text: str) -> Callable[[str], str] | None:
     """Return a function that says why SQLite cannot compile a query on a file or a text's tables; None: unreadable tables."""
     if file is not None:
-        return partial(compile_fault, sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True))
+        return compiler({}, file.resolve())
     tables = tables_of(text)
     return compiler(tables) if len(tables) >= max(1, len(_CREATE.findall(text))) else None
 

@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 from itertools import chain, cycle, islice
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from expert_cli.config.adapter_origin import WEIGHTS
@@ -55,30 +56,33 @@ class Answering:
         """Read earlier answers of this pass from the file `keep`. of: title; asked: more values that identify the pass."""
         self.title, self.settings, self.report, self._cases, self._keep = of, how, report, cases, keep
         self._pass = case_files.digest_of({of: [asked, asdict(how), [one.asked for one in cases]]})
-        self._started, self._made = time.monotonic(), dict[str, tuple[Answer, ...]]()
+        self._made = dict[str, tuple[tuple[Answer, ...], float]]()  # with the seconds since the answer before
+        self._added, self._last, self._lock = 0, time.monotonic(), Lock()
         for line in keep.read_text(encoding="utf-8").splitlines() if keep and keep.is_file() else ():
-            with suppress(ValueError):  # the last line may be incomplete
-                of, case, answers = json.loads(line)
-                self._made |= {case: tuple(Answer(*one) for one in answers)} if of == self._pass else {}
+            with suppress(ValueError, TypeError):  # the last line may be incomplete
+                of, case, answers, seconds = json.loads(line)
+                self._made |= {case: (tuple(Answer(*one) for one in answers), seconds)} if of == self._pass else {}
         self.left = [case for case in cases if case.digest not in self._made]
         if self._made:
             report.info(f"{len(cases) - len(self.left)} of {len(cases)} cases are answered already")
 
     def add(self, case: EvalCase, answers: Iterable[Answer]) -> int:
-        """Add the answers to a case, cut at the first stop sequence. Return how many cases in `left` are answered."""
+        """Add the answers to a case, cut at the first stop sequence. Return how many cases of `left` were added."""
         cut = [(self.settings.until_stop(one.text), one) for one in answers]
         made = [one if text == one.text else one._replace(text=text, stop="sequence") for text, one in cut]
-        self._made[case.digest] = tuple(made)
-        if self._keep:
-            append_text(self._keep, f"\n{json.dumps([self._pass, case.digest, made])}\n")
-        return sum(one.digest in self._made for one in self.left)
+        with self._lock:
+            before, self._last, self._added = self._last, time.monotonic(), self._added + 1
+            self._made[case.digest] = tuple(made), self._last - before
+            if self._keep:
+                append_text(self._keep, f"\n{json.dumps([self._pass, case.digest, *self._made[case.digest]])}\n")
+            return self._added
 
     def judged(self, allowed: Permissions, **computed: Any) -> Evaluation:
         """Grade the answers. computed: device or server, which affect rounding."""
-        seconds, every = time.monotonic() - self._started, [self._made[case.digest] for case in self._cases]
+        every, took = zip(*(self._made[case.digest] for case in self._cases), strict=True)
         stops, tokens = Counter(one.stop for one in chain(*every)), sum(one.tokens for one in chain(*every))
         told = {"tokens": tokens, "cut_off": stops["length"], "looping": stops["looping"], **computed}
-        told |= {"seconds": seconds, "tokens_per_s": tokens / max(1e-9, seconds)}
+        told |= {"seconds": sum(took), "tokens_per_s": tokens / max(1e-9, sum(took))}
         answered, is_sampled = zip(self._cases, every, strict=True), self.settings.samples > 0
         rows = [replace(case, answers=some, is_sampled=is_sampled) for case, some in answered]
         return grade(rows, self.report, allowed.seconds).telling(generation=self.settings.as_json() | told)

@@ -1,18 +1,17 @@
 """A Lark grammar (llguidance) for SQL that restricts a query to the tables in its prompt, and a check by SQLite's compiler.
 
 The grammar checks words, not clauses: keywords, functions, numbers, strings, and the names in the prompt. After a table's name
-and a dot, only its columns are allowed. SQLite checks everything else (`compiler`).
+and a dot, only its columns are allowed. SQLite checks everything else (`compiler`): apsw's, which also judges answers.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import sqlite3
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from functools import partial
 from itertools import chain
+from pathlib import Path
 from typing import NamedTuple
 
 from expert_cli.data.database_prompt import HEADING, quoted
@@ -35,7 +34,6 @@ _CONSTRAINT = re.compile(
 _MADE = re.compile(
     rf"\bas\s+({NAME})(?=\W)|(?:\bwith|\brecursive|\)\s*,)\s+({NAME})\s*(?:\([\w\s,]*\)\s*)?as\b", re.IGNORECASE
 )
-_READING = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE)
 PLAIN = re.compile(r"[A-Za-z_]\w*")
 
 _WORDS = """
@@ -157,20 +155,26 @@ def _spelled(name: str) -> list[str]:
     return [*([name] if PLAIN.fullmatch(name) else ()), quoted(name), f"`{name}`", f"[{name}]"]
 
 
-def compiler(tables: Mapping[str, Collection[str]]) -> Callable[[str], str]:
-    """Return a function that says why SQLite does not compile a query on these tables, "" if it does. Nothing is run."""
-    connection = sqlite3.connect(":memory:", check_same_thread=False)
+def compiler(tables: Mapping[str, Collection[str]], file: Path | None = None) -> Callable[[str], str]:
+    """Return a function that says why SQLite does not compile a single SELECT on these tables or a file, "" if it does."""
+    import apsw  # of the extra "evaluate", as llguidance
+
+    connection = apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READONLY) if file else apsw.Connection(":memory:")
     for name, columns in tables.items():
-        with suppress(sqlite3.Error):  # a reserved name such as sqlite_sequence
+        with suppress(apsw.Error):  # a reserved name such as sqlite_sequence
             connection.execute(f"CREATE TABLE {quoted(name)} ({', '.join(dict.fromkeys(map(quoted, columns)))})")
-    return partial(compile_fault, connection)
+    reading = (apsw.SQLITE_SELECT, apsw.SQLITE_READ, apsw.SQLITE_FUNCTION, apsw.SQLITE_RECURSIVE)
+    connection.authorizer = lambda action, *_: apsw.SQLITE_OK if action in reading else apsw.SQLITE_DENY
 
+    def fault(query: str) -> str:
+        first = iter([True])
+        connection.exec_trace = lambda cursor, *_: next(first, not cursor.get_description())  # a comment has none
+        try:
+            connection.execute(f"EXPLAIN QUERY PLAN {query}").fetchall()
+        except apsw.ExecTraceAbort:
+            return "only one statement at a time is allowed"
+        except (apsw.Error, ValueError) as error:
+            return str(error) or type(error).__name__
+        return ""
 
-def compile_fault(connection: sqlite3.Connection, query: str) -> str:
-    """Return why SQLite does not compile a single SELECT on the connected database; "" if it does."""
-    connection.set_authorizer(lambda action, *_: sqlite3.SQLITE_OK if action in _READING else sqlite3.SQLITE_DENY)
-    try:
-        connection.execute(f"EXPLAIN {query}").close()
-    except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
-        return str(error) or type(error).__name__
-    return ""
+    return fault

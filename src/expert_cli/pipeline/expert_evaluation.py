@@ -14,6 +14,7 @@ from expert_cli.config.plan import TrainedAdapter, make_plan, trained_adapter
 from expert_cli.config.resolve import Overrides
 from expert_cli.console.terminal import SCHEMA_VERSION
 from expert_cli.evaluation import evaluate as of_cases
+from expert_cli.evaluation.cases import digest_of
 from expert_cli.evaluation.endpoint import KEY, Server, evaluate_served
 from expert_cli.evaluation.grade import Evaluation, Permissions, compare_with
 from expert_cli.evaluation.trl import write_pairs
@@ -27,6 +28,8 @@ from expert_cli.utils.reporter import Reporter
 
 MAX_DROP = 0.05
 """Default of `--max-drop`: how far the accuracy may fall below that of an earlier evaluation."""
+_APART = {"against", "case_timeout_s", "max_drop", "offline", "reporter", "threshold", "without_walls", "write_pairs"}
+"""Arguments that may differ when a command continues an interrupted evaluation."""
 
 
 def evaluate_expert(asked: Any, report: Reporter) -> Evaluation:
@@ -47,7 +50,8 @@ def evaluate_expert(asked: Any, report: Reporter) -> Evaluation:
     run = (trained.origin.run or trained.origin.adapter) if trained else None
     place = asked.output or (run / ("served.json" if asked.endpoint else "evaluation.json") if run else None)
     place = None if place and place.exists() and not place.is_file() else place  # no answers are saved beside a device
-    keep, keep_beside = (place.with_suffix(f"{of}.answers.jsonl") if place else None for of in ("", ".baseline"))
+    decisive = {name: str(value) for name, value in vars(asked).items() if name not in _APART}
+    keep = place.with_name(f".{place.name}.{digest_of(decisive)}.answers") if place else None
     if place:
         place.parent.mkdir(parents=True, exist_ok=True)
     prepare_process()
@@ -55,7 +59,7 @@ def evaluate_expert(asked: Any, report: Reporter) -> Evaluation:
     with _key_of_environment() if asked.endpoint or asked.baseline_endpoint else nullcontext("") as key:
         if asked.baseline_endpoint:
             server = Server(asked.baseline_endpoint, asked.baseline_model, key, report, offline=asked.offline)
-            other = evaluate_served(server, plan, cases, of_cases.free(settings), allowed, keep_beside)
+            other = evaluate_served(server, plan, cases, of_cases.free(settings), allowed, keep)
         if asked.endpoint:
             server = Server(asked.endpoint, asked.model, key, report, offline=asked.offline)
             found = evaluate_served(server, trained or plan, cases, settings, allowed, keep)
@@ -69,8 +73,8 @@ def evaluate_expert(asked: Any, report: Reporter) -> Evaluation:
     found = found.telling(cases_file=str((asked.cases or plan.own_cases).resolve()), limit=asked.limit)
     is_own = trained and not asked.endpoint and not asked.base_quantization
     found = leave(_compared(found, asked, report), trained if is_own else None, asked.output, report)
-    for kept in filter(None, (keep, keep_beside)):
-        kept.unlink(missing_ok=True)
+    if keep:
+        keep.unlink(missing_ok=True)
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,7 @@ QUERIES = {
     "SELECT name FROM shops": "",
     "WITH a AS (SELECT id FROM shops) SELECT * FROM a;": "",
     "SELECT nme FROM shops": "no such column: nme",
+    "SELECT string_agg(name, ','), concat(id, name), group_concat(name ORDER BY id) FROM shops; -- new": "",
     "SELECT 1; SELECT 2": "one statement at a time",
     "": "incomplete input",
     "DELETE FROM shops": "not authorized",
@@ -102,8 +104,18 @@ def test_queries_without_tables_are_only_parsed_and_those_of_a_named_database_co
     def of_postgres(manifest: Any) -> None:
         manifest["training"]["decoding"] = {"grammar_type": "sql-postgres"}
 
-    found, lines = audited(tmp_path, rows_of("SELECT id::text"), [], of_postgres, verifier="sql")
-    assert (found.errors, [*found.not_checked]) == (0, ["does_not_run"])
+    (tmp_path / "city.sql").write_text(f"{TABLE};", encoding="utf-8")
+    case = {"verifier": "sql", "dialect": "postgresql", "database": "city.sql", "prompt": "?", "expected": "SELECT 1"}
+    for cases, change in ([], of_postgres), ([case], lambda _: None):
+        found, lines = audited(tmp_path, rows_of("SELECT id::text"), cases, change, verifier="sql")
+        assert "does_not_run" not in lines
+        assert "1 (parsed_only: queries in PostgreSQL's dialect" in found.not_checked["does_not_run"]
+
+
+def test_sql_is_not_compiled_without_apsw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "apsw", None)
+    found, lines = audited(tmp_path, rows_of("SELECT FROM WHERE"), [], verifier="sql")
+    assert (lines, "apsw is not installed" in found.not_checked["does_not_run"]) == ({}, True)
 
 
 def test_a_case_is_found_behind_a_system_message(tmp_path: Path) -> None:
