@@ -56,6 +56,16 @@ def test_the_command_writes_the_document_and_the_card(expert: Path) -> None:
     assert "the expert gained 6 cases and lost 0: +75.0%" in report
 
 
+def test_prompts_and_answers_beyond_the_positions_of_the_base_model_are_told(expert: Path, tmp_path: Path) -> None:
+    told = "an answer of up to 3,000 exceed the base model's 2,048 positions"
+    asked = ("--adapter", expert, "--max-new-tokens", "3000")
+    for words in (
+        ("evaluate", *asked, "--limit", "1", "--output", tmp_path / "e.json"),
+        ("chat", *asked, "--prompt", "a"),
+    ):
+        assert told in " ".join(command(*words).stderr.split())
+
+
 def test_what_is_not_the_evaluation_of_a_run_is_kept_only_where_asked_for(expert: Path, tmp_path: Path) -> None:
     """That of a checkpoint, and that of a part of other cases."""
     run = shutil.copytree(expert, tmp_path / "run")

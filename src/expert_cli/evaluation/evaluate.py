@@ -142,6 +142,7 @@ def write_answers(
     """Let the model answer the remaining cases, and grade all answers. shots: examples before each question."""
     import torch
 
+    from expert_cli.inference.expert import too_long
     from expert_cli.inference.generate import Request, batches
 
     cases, settings, report = answering.left, answering.settings, answering.report
@@ -158,6 +159,9 @@ def write_answers(
         Request(_prompt(renderer, turn, shots), one, seed_of(settings, case), settings.samples or 1)
         for case, turn, one in zip(cases, turns, held, strict=True)
     ]
+    for case, one in sorted(zip(cases, requests, strict=True), key=lambda pair: -len(pair[1].prompt))[:1]:
+        if told := too_long(model, len(one.prompt), settings.max_new_tokens):
+            report.warning(f"{case.where}: {told}")
     with report.progress(answering.title, len(cases), "cases") as bar:
         for n, some in (one for made in batches(model, requests, settings, renderer) for one in made.items()):
             written = [Answer(renderer.decode(one.ids), one.stop, len(one.ids)) for one in some]

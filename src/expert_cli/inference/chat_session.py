@@ -10,7 +10,7 @@ from typing import Any
 from expert_cli.config.plan import TrainedAdapter
 from expert_cli.data.database_prompt import CREATE, schema_prompt
 from expert_cli.errors import InputError
-from expert_cli.inference.expert import Expert, open_expert
+from expert_cli.inference.expert import Expert, open_expert, too_long
 from expert_cli.inference.expert_config import GenerationConfig, decoding_for, generation_config
 from expert_cli.inference.generate import Request, generate, stream
 from expert_cli.inference.grammar import grammar_for
@@ -67,7 +67,10 @@ class Chat:
         held = grammar_for(grammar, question) if grammar else None
         if grammar and held is None:
             self.report.warning("no schema can be read from the question: it is answered without a grammar")
-        return Request(self.expert.renderer.encode_messages(messages), held, self.settings.seed)
+        ids = self.expert.renderer.encode_messages(messages)
+        if told := too_long(self.expert.model, len(ids), self.settings.max_new_tokens):
+            self.report.warning(told)
+        return Request(ids, held, self.settings.seed)
 
     def _pieces(self, messages: Sequence[dict[str, str]]) -> Iterator[str]:
         """Yield text as it is generated, without an ending that may begin a stop sequence or an end token."""

@@ -119,6 +119,17 @@ def load_adapted(run: RunConfig, source: LocalModel, adapter: Path, *, widened: 
     return model
 
 
+def too_long(model: Any, prompt: int, answer: int) -> str:
+    """Return a warning if a prompt and an answer, of so many tokens, exceed the positions of the base model; "" otherwise."""
+    known, rope = (
+        getattr(model.config, "max_position_embeddings", 0),
+        getattr(model.config, "rope_parameters", None) or {},
+    )
+    most = max(known, int((rope.get("original_max_position_embeddings") or known) * rope.get("factor", 1)))
+    told = f"a prompt of {prompt:,} tokens and an answer of up to {answer:,} exceed the base model's {most:,} positions"
+    return told if 0 < most < prompt + answer else ""
+
+
 @contextmanager
 def generating(model: Any) -> Iterator[None]:
     """Switch to eval mode without compilation, with an attention that supports a KV cache; then restore the training state."""
