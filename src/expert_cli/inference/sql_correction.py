@@ -61,9 +61,7 @@ def corrected(query: str, fault: Fault, tables: Mapping[str, Collection[str]]) -
     names = [_spelled(table, fault) for table in tables] if kind == "table" else _columns(query, fault, tables)
     faults = ((one, fault(query[:start] + one + query[stop:])) for one in names)
     named = ((one, _misnamed(found)[1]) for one, found in faults if "syntax error" not in found)
-    return _rest(
-        query[:start], [one for one, other in named if other not in (one.replace('"', ""), one.partition(".")[0])]
-    )
+    return _rest(query[:start], [one for one, of in named if of not in (one.replace('"', ""), one.partition(".")[0])])
 
 
 def _read(query: str, tables: Mapping[str, Collection[str]]) -> list[tuple[str, str]]:

@@ -56,9 +56,7 @@ def adapter_parts(model: PeftModel) -> tuple[dict[str, torch.Tensor], dict[str, 
 
 def load_adapter(model: PeftModel, tensors: Mapping[str, torch.Tensor]) -> None:
     """Load tensors into the adapter. Raises ValueError if a name or shape differs."""
-    wanted, found = (
-        {name: tuple(one.shape) for name, one in some.items()} for some in (adapter_parts(model)[0], tensors)
-    )
+    wanted, found = ({name: tuple(one.shape) for name, one in of.items()} for of in (adapter_parts(model)[0], tensors))
     if other := sorted(name for name in {**wanted, **found} if wanted.get(name) != found.get(name)):
         shapes = change(*(str(some.get(other[0], "not there")) for some in (found, wanted)))
         raise ValueError(f"{len(other)} tensors differ, the first is {other[0]} ({shapes})")

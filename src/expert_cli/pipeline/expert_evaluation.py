@@ -116,9 +116,7 @@ def leave(found: Evaluation, trained: TrainedAdapter | None, output: Path | None
         return found
     own = trained.plan.own_cases
     if document["limit"] is not None or (own.is_file() and own.resolve() != Path(document["cases_file"])):
-        report.info(
-            "evaluation.json, model card and report are not updated: these are not all of the expert's own cases"
-        )
+        report.info("evaluation.json, model card and report are not updated: these are not all of its own cases")
         return found
     adapter, run = trained.origin.adapter, trained.origin.run
     if (card := adapter / "README.md").is_file():

@@ -66,13 +66,9 @@ def test_more_than_one_row_in_a_hundred_is_refused_and_named(tmp_path: Path) -> 
     rows[7], rows[9] = "{", {"question": "q"}
     words = Words()
     assert len(answers(data_of(rows_of(tmp_path / "few.jsonl", *rows)), words)) == 198
-    assert any(
-        "left out: 2 of 200 rows are bad" in line and "few.jsonl:8: not valid JSON" in line for line in words.lines
-    )
+    assert any("left out: 2 of 200 rows are bad" in one and "few.jsonl:8: not valid JSON" in one for one in words.lines)
     rows[11] = {"question": "q", "answer": 3}
-    with pytest.raises(
-        InputError, match=r"3 of 200 rows are bad: .*:8: not valid JSON: EOF.*; .*:10: \"answer\" is missing"
-    ):
+    with pytest.raises(InputError, match=r"3 of 200 rows are bad: .*:8: not valid JSON.*:10: \"answer\" is missing"):
         answers(data_of(rows_of(tmp_path / "few.jsonl", *rows)))
 
 

@@ -164,9 +164,7 @@ def test_shares_of_the_document_and_kept_samples_judged_again(tmp_path: Path) ->
         file.write(json.dumps(row | {"id": "new"}) + "\n")
     report = Heard()
     grade_kept(path, cases, None, report, Permissions(seconds=10))
-    assert [text for text in report.warned if "no answer" in text] == [
-        "1 of 5 cases have no answer and are left out: new"
-    ]
+    assert [one for one in report.warned if "no answer" in one] == ["1 of 5 cases have no answer and are left out: new"]
 
 
 def test_other_answers_than_then_are_counted(tmp_path: Path) -> None:

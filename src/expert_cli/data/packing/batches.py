@@ -195,9 +195,7 @@ class Collator:
             rows = [row for pack in packs for row in (documents_of(pack) if self.layout == "rows" else [pack])] or packs
             longest = max(1, *(len(row["input_ids"]) for row in rows))
             pairs = [(row, _padding(longest - len(row["input_ids"]), self.pad_id, longest)) for row in rows]
-            joined = {
-                name: torch.stack([torch.cat([part[name] for part in pair]) for pair in pairs]) for name in FIELDS
-            }
+            joined = {name: torch.stack([torch.cat([one[name] for one in pair]) for pair in pairs]) for name in FIELDS}
         labels = joined.pop("labels").flatten()
         # A document's first label is always ignored, so no prediction crosses a border.
         places = (labels[1:] != IGNORE_INDEX).nonzero().flatten()
