@@ -157,9 +157,9 @@ def main() -> None:
         sys.exit(app(standalone_mode=False, prog_name="expert-cli") or 0)
     except TyperException as error:
         hint = f"see expert-cli {name} --help" if name else f"commands: {', '.join(COMMANDS)}"
-        failure: ExpertError = InputError(error.format_message(), hint)
+        failure: ExpertError = InputError(error.format_message().replace("Value error, ", ""), hint)
     except (KeyboardInterrupt, typer.Abort):
-        failure = Interrupted("interrupted", "", CTRL_C)
+        failure = Interrupted("interrupted", "the same command continues" if name == "evaluate" else "", CTRL_C)
     except Exception as error:  # noqa: BLE001  the outermost boundary: a bug is reported as one
         from expert_cli.utils.disk_errors import known
 

@@ -95,9 +95,10 @@ class ManifestIssue:
     suggestion: str = ""
 
     def __str__(self) -> str:
-        """`file:line:column: key: message`, the form editors jump to."""
+        """`file:line:column: key: message`, the form editors jump to; the place is left out if it is the whole file."""
         key = f"{self.key}: " if self.key else ""
-        return f"{self.file}:{self.line}:{self.column}: {key}{self.message}"
+        place = f":{self.line}:{self.column}" if key or (self.line, self.column) != (1, 1) else ""
+        return f"{self.file}{place}: {key}{self.message}"
 
 
 class ManifestError(InputError):

@@ -62,13 +62,16 @@ def test_a_run_that_is_over_is_judged_at_once(cli: Callable[..., Any], run: Path
     [
         pytest.param([], 3, "error: no training run is active on this machine", id="nothing runs"),
         pytest.param(["--run", "none"], 2, "error: none: no such folder", id="no such folder"),
-        pytest.param(["-m", "m.json"], 2, "error: --manifest needs --against", id="manifest alone"),
+        pytest.param(["-m", "m.json"], 2, "error: --manifest needs one: --against", id="manifest alone"),
         pytest.param(["--gate", "2"], 2, "error: --gate needs --against", id="a gate for nothing"),
         pytest.param(["--run", "x", "--dataset", "y"], 2, "error: --dataset needs --manifest", id="rows for nothing"),
         pytest.param(
-            ["-m", "m.json", "--against", "x", "--sweep", "rank=4,8"], 2, "error: give one of --run", id="two at once"
+            ["-m", "m.json", "--against", "x", "--sweep", "rank=4,8"],
+            2,
+            "error: --manifest needs one: --against",
+            id="two at once",
         ),
-        pytest.param(["-m", "m.json", "--against", "x"], 2, "error: m.json:1:1: No such file", id="no such manifest"),
+        pytest.param(["-m", "m.json", "--against", "x"], 2, "error: m.json: No such file", id="no such manifest"),
     ],
 )
 def test_what_cannot_be_watched_or_measured(

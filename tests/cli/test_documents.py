@@ -149,6 +149,18 @@ def test_data_that_is_not_here_is_a_warning(cli: Cli, tmp_path: Path) -> None:
     assert len(done.err.splitlines()) == 1
 
 
+def test_a_base_model_that_is_not_here_is_a_warning_and_a_manifest_that_is_not_has_no_line(
+    cli: Cli, tmp_path: Path
+) -> None:
+    manifest = manifests.small()
+    manifest["base_models"] += [{"name": "./none"}, {"name": "smolm2"}]
+    manifests.write(tmp_path, manifest)
+    done = cli("validate", "manifest.json", "no.json", "--quiet")
+    told = [f"Base model {name} is not on this machine (looked in {tmp_path})" for name in ("./none", "smolm2")]
+    assert done.err.splitlines()[1:] == [f"warning: {line}" for line in told]
+    assert done.out.splitlines()[:2] == ["manifest.json: valid", "no.json: No such file or directory"]
+
+
 def test_one_bad_manifest_of_two(cli: Cli, tmp_path: Path, rows: Path) -> None:
     (tmp_path / "bad").mkdir()
     manifests.write(tmp_path / "bad", manifests.small(learning_rte=1))

@@ -24,8 +24,55 @@ TRAIN = ("train", "--manifest", "manifest.json")
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "typo.json").write_text(json.dumps(manifests.small(learning_rte=1)), encoding="utf-8")
+    (tmp_path / "gpu.json").write_text(json.dumps(manifests.small(device="cuda")), encoding="utf-8")
+    (tmp_path / "rows.jsonl").write_text('{"instruction": "a", "output": "b"}\n', encoding="utf-8")
     manifests.write(tmp_path, manifests.small())
     return tmp_path
+
+
+ROWS = (*TRAIN, "--dataset", "rows.jsonl")
+MEASURED = ("benchmark", "-m", "manifest.json", "--dataset", "rows.jsonl")
+AGAINST = ("evaluate", "--answers", "rows.jsonl", "--against")
+CORRECT = "correct the path in the manifest, or give another:"
+EARLIER = "name an evaluation.json, or what evaluate --output wrote"
+# command line -> how the error begins, its hint
+REFUSED: dict[tuple[str, ...], tuple[str, str]] = {
+    ("train", "-m", "gpu.json"): ("device cuda: no usable GPU: torch ", "use --device cpu, or a machine with an NVIDIA GPU"),
+    (*TRAIN, "--epochs", "0"): ("--epochs: must be greater than 0, is 0.0\n", ""),
+    (*TRAIN, "--set", "rank=0"): ("--set training.config.rank: must be greater than 0, is 0\n", ""),
+    (*TRAIN, "--set", "a"): ('--set "a" is not', "keys: KEY, training.config.KEY, training.rft.KEY, evaluation.KEY"),
+    (*ROWS, "--validation", "no.jsonl"): ("no.jsonl: no such file", f"{CORRECT} --validation PATH"),
+    ("init", "x", "--kind", "python"): ("Invalid value for '--kind': 'python' is not one of 'js", "see expert-cli init --help"),
+    (*AGAINST, "no.json"): ("--against no.json: no such file\n", EARLIER),
+    (*AGAINST, "typo.json"): ("--against typo.json: is not an evaluation\n", EARLIER),
+    ("benchmark", "--run", "r", "--steps", "5"): ("--steps needs --manifest\n", "leave it out"),
+    (*MEASURED, "--run", "r"): ("--run and --manifest exclude each other\n", "leave it out"),
+    (*MEASURED, "--against", "padded", "--duration", "1"): ("--duration and --manifest exclude each other\n", "leave it out"),
+    (*MEASURED, "--sweep", "batchsize=1,2"): ("--sweep: unknown key training.config.batchsize\n", "did you mean batch_size?"),
+    (*MEASURED, "--sweep", "rank=1,2", "--set", "r_=1"): ("--set: unknown key training.config.r_\n", ""),
+    ("pretokenize", "-m", "manifest.json", "--explain", "--show", "3"): ("--show does not go with --explain\n", "leave it out"),
+    ("pretokenize", "-m", "manifest.json", "here"): ("give --all (and EXPERTS) or --manifest, not both\n", ""),
+    ("find-datasets", "--hf-cache", "no"): ("no: no such folder of Hugging Face caches\n", "name one: --hf-cache DIR"),
+    ("init", "x", "--from-config", "no.yml"): ("--from-config no.yml: no such file\n", "give a YAML file of axolotl or TRL"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("words", REFUSED, ids=" ".join)
+def test_what_is_wrong_with_a_command_line(cli: Cli, folder: Path, words: tuple[str, ...]) -> None:
+    done, (message, hint) = cli(*words, "--quiet"), REFUSED[words]
+    assert (done.code, done.out) == (3 if "gpu.json" in words[:3] else 2, "")
+    error = done.err[done.err.index("error: ") :]
+    assert error.startswith(f"error: {message}")
+    assert error.splitlines()[1:] == ([f"  {hint}"] if hint else [])
+
+
+def test_ctrl_c_in_an_evaluation_says_that_the_command_continues(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(**_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("expert_cli.api.evaluate", interrupted)
+    done = cli("evaluate", "--adapter", "run")
+    assert (done.code, done.err) == (130, "error: interrupted\n  the same command continues\n")
 
 
 def test_without_a_command_the_help_is_printed_and_of_a_wrong_one_the_nearest_is_named(cli: Cli) -> None:
@@ -45,7 +92,7 @@ def test_a_bug_shows_its_traceback_and_debug_that_of_any_error(folder: Path, mon
     assert bug.err.startswith("Traceback (most recent call last):")
     assert "\nerror: ZeroDivisionError: division by zero\n  this is a bug in expert-cli" in bug.err
     assert asked.err.startswith("Traceback (most recent call last):")
-    assert asked.err.rstrip().splitlines()[-2] == "error: no.json:1:1: No such file or directory"
+    assert asked.err.rstrip().splitlines()[-2] == "error: no.json: No such file or directory"
 
 
 def test_a_console_without_these_characters(cli: Cli, tmp_path: Path) -> None:

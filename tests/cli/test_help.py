@@ -9,13 +9,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 import expert_cli
 from expert_cli import cli as command_line
 from expert_cli.cli import COMMANDS, root
+from expert_cli.manifest.keys.compute import DeviceChoice
 from tests import manifests
 from tests.configs import AXOLOTL
 
@@ -104,6 +105,14 @@ def test_the_light_side_stays_light(tmp_path: Path, args: list[str], absent: set
     loaded = set(json.loads(ran.stderr.splitlines()[-1]))
     assert "expert_cli" in loaded
     assert loaded & absent == set()
+
+
+def test_values_of_options_are_named_as_they_are_taken(cli: Callable[..., Any]) -> None:
+    options = {one.name: one for one in command_line.command("train").params}
+    assert all(name in options["device"].help for name in get_args(DeviceChoice))
+    told = "Repeatable. [training.config.]KEY, training.rft.KEY or evaluation.KEY."
+    assert (options["settings"].metavar, options["settings"].help) == ("KEY=VALUE", told)
+    assert "[x>=0]" not in cli("train", "--help").out.partition("--epochs")[2].partition("--max-steps")[0]
 
 
 def test_an_option_that_two_commands_share_says_what_it_does_in_each() -> None:

@@ -142,7 +142,7 @@ def test_every_setting_of_a_run_is_a_parameter(fields_of: Any) -> None:
     ("call", "error", "message"),
     [
         pytest.param(lambda m: api.train(m.parent / "none.json"), InputError, "none.json", id="no manifest"),
-        pytest.param(lambda m: api.train(m, device="tpu"), InputError, "--device tpu: must be", id="device"),
+        pytest.param(lambda m: api.train(m, device="tpu"), InputError, "--device: must be", id="device"),
         pytest.param(lambda m: api.train(m, allow_drift=["x"]), InputError, "goes with --resume", id="drift"),
         pytest.param(api.train, InputError, "train.jsonl", id="no rows"),
         pytest.param(lambda m: api.evaluate(m.parent), InputError, "no adapter there", id="no adapter"),

@@ -194,7 +194,7 @@ def test_the_command(expert: Path, tmp_path: Path) -> None:
         assert sha256_of(tmp_path / "out" / file["path"]) == file["sha256"]
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     assert (
-        "merged: the most likely token is the trained model's at 100.0% of 40 positions of 20 answers; largest KL"
+        "merged: the most likely token is the trained model's at 100.0% of 40 positions of 20 answers, largest KL"
         in card
     )
     again = command(*args)

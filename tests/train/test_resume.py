@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shlex
@@ -19,7 +20,7 @@ from transformers import TrainerCallback
 import expert_cli
 from benchmarks import kill_test
 from benchmarks.kill_test import WORKERS, Moment
-from expert_cli.errors import InputError, IntegrityError, TrainingFailed
+from expert_cli.errors import EnvironmentProblem, InputError, IntegrityError, TrainingFailed
 from expert_cli.pipeline.train import RunOptions
 from expert_cli.runs.metrics import read_json
 from expert_cli.runs.run_paths import RunPaths
@@ -178,8 +179,9 @@ def test_a_run_that_is_complete_returns_its_result_unless_settings_or_data_are_o
         IntegrityError, match=r"run\.json belongs to another run: optim.max_steps: 6 -> 8; store.trained turns: "
     ):
         train(other, RESUME)
-    allowed = RunOptions(resume="auto", allow_drift=("optim.max_steps", "store.trained turns"))
-    assert train(other, allowed).document == done.document
+    with pytest.raises(IntegrityError, match=r"another run: optim\.max_steps: 6 -> 8;") as caught:
+        train(other, RunOptions(resume="auto", allow_drift=("optim.max_steps", "store.trained turns")))
+    assert caught.value.hint.endswith(f"--overwrite, or train on with --from {done.output} and another --output")
     weights = done.output / "adapter" / "adapter_model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1])
     with pytest.raises(IntegrityError, match="is not the adapter that "):
@@ -235,6 +237,21 @@ def test_a_run_that_differs_is_refused_with_what_differs(tmp_path: Path) -> None
     assert not (tmp_path / "other").exists()
     resumed = train(changed({}, {"dataloader_num_workers": 2}), RESUME)
     assert resumed.document["resumed_from"].endswith("checkpoint-2")
+
+
+def test_a_full_disk_names_the_checkpoints_that_there_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(checkpoint, "_fill", full)
+    hints = []
+    for _ in range(2):
+        with pytest.raises(EnvironmentProblem) as caught:
+            checkpoint.write(tmp_path, 2, checkpoint.CheckpointState({}, {}, {}, {}, {}))
+        hints.append(caught.value.hint)
+        (tmp_path / "checkpoint-1").mkdir(exist_ok=True)
+    before = "; the checkpoints before are intact: continue with --resume auto"
+    assert hints == [f"free some space, or give another folder with --output{told}" for told in ("", before)]
 
 
 class Full(TrainerCallback):

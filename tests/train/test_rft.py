@@ -137,9 +137,12 @@ def test_a_run_that_is_asked_to_stop_in_a_training_stops_there_and_goes_on(tmp_p
     with pytest.raises(Interrupted, match=r"stopped by the file .*out/sft/STOP"):
         train(manifest, RunOptions(callbacks=(StopWhenTrainingBegins(output / "sft"),)), output=output)
     assert read_json(output / "status.json")["state"] == "stopped"
+    began = read_json(output / "run.json")["started"]
     assert 1 <= read_json(output / "sft" / "status.json")["step"] < 16
     (output / "STOP").touch()
     with pytest.raises(Interrupted, match=r"stopped by the file .*out/STOP in first training") as ended:
         train(manifest, RunOptions(resume="auto"), output=output)
     assert ended.value.exit_code == 130
+    told = read_json(output / "run.json")
+    assert (told["started"], len(told["resumes"])) == (began, 1)
     assert not [*output.rglob("STOP"), *output.glob("round-*")]

@@ -19,10 +19,13 @@ from transformers import TrainerCallback
 import expert_cli
 from expert_cli.artifacts.report import write_report
 from expert_cli.console.terminal import Console
-from expert_cli.errors import EnvironmentProblem, TrainingFailed
+from expert_cli.errors import EnvironmentProblem, Interrupted, TrainingFailed
+from expert_cli.pipeline.run_directory import recorded
 from expert_cli.pipeline.train import RunOptions
+from expert_cli.runs.log import RunLog
 from expert_cli.runs.metrics import read_json
 from expert_cli.runs.run_paths import RunPaths
+from expert_cli.runs.status import RunStatus
 from tests import tiny
 from tests.command_line import run_command
 from tests.forked_cli import Forked
@@ -156,6 +159,17 @@ def test_a_signal_before_training(tmp_path: Path) -> None:
     assert (process.returncode, state, exit_code) == (130, "interrupted", 130)
     assert re.match(r"(interrupted|stopped) by SIGINT ", reason)
     assert told.rstrip().endswith("--resume auto")
+
+
+def test_an_interruption_tells_what_is_lost() -> None:
+    run = RunStatus()
+    some, none = (
+        "after step 4 of 6; what came after the last checkpoint is lost",
+        "after step 0 of 6; no checkpoint was written",
+    )
+    for run.step, run.steps, told in ((0, None, "before the first step"), (0, 6, none), (4, 6, some)):
+        with pytest.raises(Interrupted, match=f"^interrupted by SIGINT {told}$"), recorded(run, RunLog()):
+            raise KeyboardInterrupt
 
 
 STEPS = 2000

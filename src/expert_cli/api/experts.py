@@ -116,10 +116,13 @@ def evaluate(
     if write_pairs is not None:
         require_new_file("--write-pairs", Path(write_pairs))
     require_no_folder("--output", Path(output) if output is not None else None)
+    from expert_cli.evaluation.grade import earlier_answers
     from expert_cli.pipeline import expert_evaluation
 
     for name in ("adapter", "manifest", "answers", "cases", "against", "output", "write_pairs"):
         asked[name] = None if asked[name] is None else Path(asked[name])
+    if asked["against"] is not None:
+        earlier_answers(asked["against"])  # before a model is loaded
     return expert_evaluation.evaluate_expert(SimpleNamespace(**asked), reporter)
 
 
@@ -206,7 +209,7 @@ def load_expert(
     from expert_cli.utils.process_setup import prepare_process
 
     trained = trained_adapter(Path(run), Path(manifest) if manifest else None, base_model, offline=offline)
-    reporter.info("loading the model")
+    reporter.info(trained.plan.loading)
     prepare_process()
     from expert_cli.evaluation.grade import rows_given
     from expert_cli.inference.chat_session import open_chat

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from expert_cli.errors import ExpertError
 from expert_cli.utils.disk_errors import disk_errors
 from expert_cli.utils.paths import FilePath
 
@@ -25,5 +26,14 @@ def validate(manifest: FilePath, *, base_model: str | None = None) -> Validation
     """
     from expert_cli.config import plan
     from expert_cli.hardware import machine
+    from expert_cli.model.loading.names import parse_model_name
 
-    return plan.validate(Path(manifest), machine.inspect(), base_model)
+    found = plan.validate(Path(manifest), machine.inspect(), base_model)
+    if found.plan is not None:
+        run = found.plan.run
+        for name in dict.fromkeys((run.model.name, *(base.name for base in found.plan.loaded.manifest.bases))):
+            try:
+                parse_model_name(name, (run.manifest.parent, run.root, Path.cwd()))
+            except ExpertError as error:
+                found.warnings.append(error.message)
+    return found

@@ -58,11 +58,11 @@ def train(
         validation: Evaluate on these rows instead of the manifest's.
         base_model: One of the manifest's base models (alias or name), or another one: hub id, folder, GGUF file,
             `pypi:PACKAGE==VERSION#path/in/wheel`. Default: the manifest's first.
-        device: "cpu", "cuda" or "auto": the manifest's, by default the first GPU.
+        device: "cpu", "cuda" (its old name: "rocm") or "auto": the manifest's, by default the first GPU.
         epochs: Passes over the data, more than 0.
         max_steps: Stop after this many optimizer steps.
         seed: Random seed for data order, adapter and dropout.
-        settings: Change settings of the manifest, each as `training.config.KEY=VALUE`.
+        settings: Change settings of the manifest, each as `KEY=VALUE`, `training.rft.KEY=VALUE` or `evaluation.KEY=VALUE`.
         resume: "auto": continue from the newest valid checkpoint of the run, if there is one; or the folder of a checkpoint.
         allow_drift: With `resume`: a setting that may differ from the run's, repeatable.
         max_forget: How far the loss on neutral texts may rise, in nats per token. More gives exit code 5.

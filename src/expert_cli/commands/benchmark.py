@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer import Option
 
-from expert_cli.commands.options import BaseModel, Dataset, Device, Offline, Seed, Settings, Validation
+from expert_cli.commands.options import BaseModel, Dataset, Device, Offline, Seed, Settings, Validation, refuse_idle
 from expert_cli.console.terminal import SCHEMA_VERSION, Console
 from expert_cli.errors import CTRL_C, InputError, ThresholdNotMet
 from expert_cli.utils.files import require_no_folder, write_json
@@ -66,20 +66,24 @@ def benchmark(
         expert-cli benchmark -m experts/expert-sql/manifest.json --against padded --gate 1.5 --output today.json
         expert-cli benchmark -m experts/expert-sql/manifest.json --sweep batch_size=2,4,8 --sweep dataloader_num_workers=0,2
     """
-    modes = {"--run": run, "--against": against, "--sweep": sweep or None}
-    _require_one([option for option, value in modes.items() if value is not None], manifest, gate)
+    asked = locals()
     require_no_folder("--output", output)
+    if gate is not None and against is None:
+        raise InputError("--gate needs --against")
     if manifest is None:
-        of_runs = {"--dataset": dataset, "--validation": validation, "--base-model": base_model, "--set": settings}
-        if given := next((option for option, value in of_runs.items() if value is not None), ""):
-            raise InputError(f"{given} needs --manifest")
+        of_runs = "against sweep steps warmup repeats base_model dataset validation device seed settings offline"
+        refuse_idle(benchmark, asked, of_runs, "needs --manifest")
         _watch(console, run, duration, interval, output)
         return
+    refuse_idle(benchmark, asked, "run duration interval", "and --manifest exclude each other")
+    if (against is None) is not bool(sweep):
+        raise InputError("--manifest needs one: --against padded|flattening|unoptimized|MANIFEST, or --sweep KEY=a,b,c")
     from expert_cli.benchmark import experiment
     from expert_cli.benchmark import sweep as sweeps
     from expert_cli.benchmark.measured_run import RunCounts
     from expert_cli.config.resolve import Overrides
     from expert_cli.hardware import machine
+    from expert_cli.manifest.reader import load_manifest
 
     overrides = Overrides(
         dataset, validation, base_model, None, device, seed=seed, settings=tuple(settings or ()), offline=offline
@@ -89,24 +93,16 @@ def benchmark(
         console.warning(facts.first_words)
     counts = RunCounts(steps, warmup, repeats or (1 if sweep else 3))
     if sweep:
-        document = sweeps.sweep(manifest, sweep, overrides, counts, facts, console)
+        load_manifest(manifest, overrides.settings)  # refuses what stands after --set, so that the rest is of --sweep
+        try:
+            document = sweeps.sweep(manifest, sweep, overrides, counts, facts, console)
+        except InputError as error:
+            raise InputError(error.message.replace("--set", "--sweep", 1), error.hint) from error
         _show(console, document, output, sweeps.as_text, 0)
         return
     document = experiment.measure_against(manifest, against or "", overrides, counts, facts, console, gate)
     is_missed = gate is not None and not document["gate"]["passed"]
     _show(console, document, output, experiment.as_text, ThresholdNotMet.exit_code if is_missed else 0)
-
-
-def _require_one(asked: list[str], manifest: Path | None, gate: float | None) -> None:
-    if len(asked) > 1:
-        raise InputError("give one of --run, --against, --sweep")
-    measures = set(asked) & {"--against", "--sweep"}
-    if measures and manifest is None:
-        raise InputError(f"{asked[0]} needs --manifest")
-    if manifest is not None and not measures:
-        raise InputError("--manifest needs --against padded|flattening|unoptimized|MANIFEST, or --sweep KEY=a,b,c")
-    if gate is not None and asked != ["--against"]:
-        raise InputError("--gate needs --against")
 
 
 def _watch(console: Console, folder: Path | None, duration: float, interval: float, output: Path | None) -> None:

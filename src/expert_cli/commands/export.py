@@ -41,7 +41,7 @@ def export(
 
     require_new(output)
     found = trained_adapter(adapter, manifest, base_model, offline=offline)
-    console.info("loading the model")
+    console.info(found.plan.loading)
     prepare_process()
     from expert_cli.artifacts.export import PROMPTS, export_expert, in_words
     from expert_cli.evaluation.evaluate import drawn_cases

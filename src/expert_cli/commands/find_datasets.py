@@ -40,8 +40,9 @@ def find_datasets(
 
     from expert_cli.inventory.datasets import find_datasets as datasets_here
 
-    if experts is not None and not experts.is_dir():
-        raise InputError(f"{experts}: no such folder of experts", "name one: --experts DIR")
+    for option, named, of in (("experts", experts, "experts"), ("hf-cache", hf_cache, "Hugging Face caches")):
+        if named is not None and not named.is_dir():
+            raise InputError(f"{named}: no such folder of {of}", f"name one: --{option} DIR")
     here = Path.cwd()
     above = (at / "experts" for at in (here, *here.parents) if (at / "experts").is_dir())
     folder = (experts or next(above, here / "experts")).absolute()

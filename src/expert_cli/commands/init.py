@@ -58,6 +58,8 @@ def init(
         raise InputError(f"{' and '.join(made_of)}: each creates a manifest", "give one of them")
     if rows is None and (base_model or column):
         raise InputError(f"{'--base-model' if base_model else '--column'} goes with --from ROWS")
+    if from_config and not from_config.exists():
+        raise InputError(f"--from-config {from_config}: no such file", "give a YAML file of axolotl or TRL")
     home = _home(name, folder)
     with disk_errors(f"{home} cannot be made", "give another folder with --folder"):
         if rows is not None:

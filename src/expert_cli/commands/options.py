@@ -11,6 +11,8 @@ from typing import Annotated, Any
 
 from typer import Option
 
+from expert_cli.errors import InputError
+
 Json = Annotated[bool, Option("--json", help="Print one JSON document on stdout, messages on stderr.")]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="Print only warnings, errors and the result.")]
 Debug = Annotated[bool, Option("--debug", help="Print the traceback of an error.")]
@@ -27,10 +29,11 @@ BaseModel = Annotated[
 ]
 Dataset = Annotated[str | None, Option(help="Use this file, folder, URL or hub id instead of the manifest's rows.")]
 Validation = Annotated[str | None, Option(help="Evaluate on these rows instead of the manifest's.")]
-Device = Annotated[str, Option(help="auto, cpu or cuda. auto: the manifest's.")]
+Device = Annotated[str, Option(help="auto, cpu or cuda (rocm: its old name). auto: the manifest's.")]
 Seed = Annotated[int | None, Option(min=0, help="Random seed.")]
 Settings = Annotated[
-    list[str] | None, Option("--set", metavar="training.config.KEY=VALUE", help="Change a setting, repeatable.")
+    list[str] | None,
+    Option("--set", metavar="KEY=VALUE", help="Repeatable. [training.config.]KEY, training.rft.KEY or evaluation.KEY."),
 ]
 Stage = Annotated[Path | None, Option()]
 
@@ -44,6 +47,14 @@ TrainedBase = Annotated[str | None, Option("--base-model", help="Default: the on
 MaxNewTokens = Annotated[int | None, Option(min=1)]
 AllowCommands = Annotated[bool, Option("--allow-commands")]
 WithoutWalls = Annotated[bool, Option("--without-walls")]
+
+
+def refuse_idle(command: Callable[..., Any], asked: Mapping[str, Any], names: str, why: str) -> None:
+    """Raise InputError for the first of these options that is given but has no effect. names: of parameters. why: in words."""
+    for name, option in signature(command, eval_str=True).parameters.items():
+        if name in names.split() and asked[name] != option.default:
+            written = option.annotation.__metadata__[0].default  # where typer keeps an option's own name
+            raise InputError(f"{written if written != ... else '--' + name} {why}", "leave it out")
 
 
 def arguments(function: Callable[..., Any], asked: Mapping[str, Any]) -> dict[str, Any]:

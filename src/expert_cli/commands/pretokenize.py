@@ -10,7 +10,7 @@ import typer
 from typer import Argument, Option
 
 from expert_cli import api
-from expert_cli.commands.options import BaseModel, Dataset, Offline, Stage, arguments
+from expert_cli.commands.options import BaseModel, Dataset, Offline, Stage, arguments, refuse_idle
 from expert_cli.console.terminal import Console
 from expert_cli.errors import ExpertError, InputError
 from expert_cli.utils.text import plural
@@ -52,8 +52,10 @@ def pretokenize(
         expert-cli pretokenize -m experts/expert-sql/manifest.json --output s3://bucket/stores
     """
     asked = locals()
-    if every and manifest:
-        raise InputError("give --all or --manifest, not both")
+    if (every or experts != Path("experts")) and manifest:
+        raise InputError("give --all (and EXPERTS) or --manifest, not both")
+    if explain:
+        refuse_idle(pretokenize, asked, "force verify documents threads prune ray", "does not go with --explain")
     manifests = sorted(experts.glob("*/manifest.json")) if every else manifest or []
     if not manifests:
         raise InputError(f"--all: no */manifest.json in {experts}" if every else "give --manifest PATH, or --all")
@@ -83,9 +85,11 @@ def _show(console: Console, row: dict[str, Any], shown: Sequence[ShownDocument])
     if "changes" in row:
         console.text("\n  ".join([f"{row['expert']}: {row['status']}: {row['reason']}", *row["changes"]]))
         return
+    several = row["split_conversations"]
     lines = {
         "store": row["path"],
         "rows": f"{row['rows']:,}, {row['tokens']:,} tokens, {row['trained_tokens']:,} trained",
+        "split": f"{plural(several, 'conversation')} into more than one document each" if several else "",
         "dropped": ", ".join(f"{count:,} {reason}" for reason, count in row["dropped"].items()),
         "not read": ", ".join(row["ignored"]),
         "length": ", ".join(f"{name} {value:,}" for name, value in row["length"].items()),

@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from typer import Option
 
 from expert_cli import api
@@ -23,6 +22,7 @@ from expert_cli.commands.options import (
     Validation,
     WithoutWalls,
     arguments,
+    refuse_idle,
 )
 from expert_cli.console.terminal import Console
 from expert_cli.errors import ThresholdNotMet
@@ -38,7 +38,7 @@ def train(
     validation: Validation = None,
     base_model: BaseModel = None,
     device: Device = "auto",
-    epochs: Annotated[float | None, Option(min=0)] = None,
+    epochs: Annotated[float | None, Option()] = None,
     max_steps: Annotated[int | None, Option(min=1)] = None,
     seed: Seed = None,
     settings: Settings = None,
@@ -72,8 +72,7 @@ def train(
         estimate = api.estimate_run(**arguments(api.train, asked), probe=probe, price=price).as_json()
         console.result(estimate, lambda: show_estimate(console, estimate))
         return
-    if probe or price:
-        raise typer.BadParameter(f"{'--probe' if probe else '--price'} goes with --plan")
+    refuse_idle(train, asked, "probe price", "goes with --plan")
     result = api.train(**arguments(api.train, asked))
     if os.environ.get("RANK", "0") != "0":
         return

@@ -25,7 +25,7 @@ def validate(
 ) -> None:
     """Check manifests, and show which keys are adjusted or not used on this machine.
 
-    Data and models that are missing on this machine give warnings, not errors. Exit code 2 if a manifest has a fault.
+    Files of data and models that are missing here give warnings, not errors. Exit code 2 if a manifest has a fault.
 
     Examples:
 

@@ -10,9 +10,9 @@ from typing import Any, cast, get_args
 from expert_cli.config.adapter_origin import AdapterOrigin, find_adapter, missing_adapter, require_alike
 from expert_cli.config.conflicts import contradictions, doubts
 from expert_cli.config.effects import Decided, Effect, defaults, effects, effects_table
-from expert_cli.config.resolve import Overrides, decide, missing_data, require_data
+from expert_cli.config.resolve import Overrides, decide, missing_data, missing_gpu, require_data
 from expert_cli.config.run_config import RunConfig
-from expert_cli.errors import ExpertError, InputError, ManifestError, ManifestIssue, RunLocked
+from expert_cli.errors import EnvironmentProblem, ExpertError, InputError, ManifestError, ManifestIssue, RunLocked
 from expert_cli.hardware.machine import Machine, inspect
 from expert_cli.manifest.key import Quantization
 from expert_cli.manifest.reader import LoadedManifest, load_manifest
@@ -23,17 +23,23 @@ from expert_cli.utils.reporter import Reporter
 
 @dataclass(frozen=True)
 class Plan:
-    """A manifest with all decisions, before anything heavy is loaded."""
+    """A manifest with all decisions, before anything heavy is loaded. no_gpu: which requested GPU is not usable here, or ""."""
 
     loaded: LoadedManifest
     run: RunConfig
     decided: Decided
     warnings: tuple[ManifestIssue, ...]
+    no_gpu: str
 
     @property
     def own_cases(self) -> Path:
         """The file of the expert's own cases, which may not exist."""
         return self.run.own_cases
+
+    @property
+    def loading(self) -> str:
+        """The line that is shown while the model is loaded."""
+        return f"loading the model on the CPU: device {self.no_gpu}" if self.no_gpu else "loading the model"
 
     @cached_property
     def effects(self) -> tuple[Effect, ...]:
@@ -47,22 +53,27 @@ class Plan:
 
 
 def make_plan(manifest: Path, machine: Machine, overrides: Overrides) -> Plan:
-    """Read a manifest and decide everything. Raises ManifestError, InputError, EnvironmentProblem."""
+    """Read a manifest and decide everything. Raises ManifestError, InputError."""
     loaded = load_manifest(manifest, overrides.settings)
     run, decided = decide(loaded, machine, overrides)
-    warnings = (*loaded.warnings, *contradictions(decided), *doubts(decided))
-    return Plan(loaded, run, decided, warnings)
+    no_gpu = missing_gpu(decided.values, machine)
+    lacks = [decided.fault("device", f"{no_gpu}; only train and benchmark need one")] if no_gpu else []
+    return Plan(loaded, run, decided, (*loaded.warnings, *contradictions(decided), *doubts(decided), *lacks), no_gpu)
 
 
 def plan_run(manifest: Path, machine: Machine, overrides: Overrides, report: Reporter, *, keeps: bool) -> Plan:
     """Make a plan, report it, and prepare for the training libraries.
 
     keeps: an existing run in the output folder is allowed. Raises as `make_plan`; InputError for missing data or an unsuitable
-    adapter, RunLocked for an output folder with a run.
+    adapter, RunLocked for an output folder with a run, EnvironmentProblem for a missing GPU.
     """
     if machine.first_words:
         report.warning(machine.first_words)
     plan = make_plan(manifest, machine, overrides)
+    if plan.no_gpu:
+        option = "--device" if plan.decided.origins["device"] == "--device" else "device"
+        hint = machine.first_words or "use --device cpu, or a machine with an NVIDIA GPU"
+        raise EnvironmentProblem(f"{option} {plan.no_gpu}", hint)
     if not isinstance(overrides.output, str):  # a URL is checked when the run begins
         require_free(plan.run.output, overwrite=keeps)
     require_data(plan.run)
@@ -173,4 +184,4 @@ def validate(path: Path, facts: Machine, base_model: str | None) -> Validation:
 def _faults(path: Path, error: ExpertError) -> list[ManifestIssue]:
     if isinstance(error, ManifestError):
         return error.faults
-    return [ManifestIssue(str(path), 1, 1, "", error.message, error.hint)]
+    return [ManifestIssue(str(path), 1, 1, "", error.message.removeprefix(f"{path}: "), error.hint)]

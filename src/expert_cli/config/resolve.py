@@ -29,7 +29,7 @@ from expert_cli.config.training_defaults import (
     rft,
     sample_answers,
 )
-from expert_cli.errors import EnvironmentProblem, InputError, ManifestError
+from expert_cli.errors import InputError, ManifestError
 from expert_cli.hardware.machine import Machine
 from expert_cli.manifest.keys.compute import DeviceName
 from expert_cli.manifest.keys.rft import Rft
@@ -115,9 +115,8 @@ def merge(loaded: LoadedManifest, base: Base, index: int | None, overrides: Over
         option = "--from" if name == "init_adapter" else f"--{name.replace('_', '-')}"
         if value is None or (name == "device" and value == "auto"):
             continue
-        reason = unfit(TrainingConfig, ("training", "config", name), value)
-        if reason:
-            raise InputError(f"{option} {value}: {reason}")
+        if reason := unfit(TrainingConfig, ("training", "config", name), value):
+            raise InputError(f"{option}: {reason}")
         lay({name: value}, option)
         dropped.pop(name, None)
     return Merged(loaded, base, index, TrainingConfig.model_validate(values), origins, dropped)
@@ -129,7 +128,7 @@ def decide(
     """Return a run, and the effect of every key of the manifest in it.
 
     index: decide for this base model of the manifest, not for that of `overrides`. Raises ManifestError for settings that
-    exclude each other, InputError for an option, EnvironmentProblem for a device.
+    exclude each other, InputError for an option.
     """
     base, chosen = choose_base(loaded, overrides.base_model) if index is None else (_base(loaded, index), index)
     merged = merge(loaded, base, chosen, overrides)
@@ -141,7 +140,7 @@ def decide(
     if faults := conflicts(merged, of_base, config, evaluation.written):
         raise ManifestError(loaded.path, faults)
     watching = log_save_eval(config, evaluation)
-    device = _device(config, merged, machine)
+    device = _device(config, machine)
     place = overrides.output or folder / "weights" / slug(base.name)
     output = folder_of_url("runs", place) if isinstance(place, str) else place.resolve()
     to_train, to_load, stepping = adapter(config, folders), model(of_base, config, folders), optim(config)
@@ -184,16 +183,22 @@ def decide(
     return run, Decided(**vars(merged), outcomes=outcomes, unwritten=unwritten)
 
 
-def _device(config: Settings[TrainingConfig], merged: Merged, machine: Machine) -> DeviceName:
-    """Return the device of a run. Raises EnvironmentProblem if it is not available."""
-    written = config["device"]
-    device = machine.device if written == "auto" else "cuda" if written == "rocm" else written
-    if device == "cuda" and machine.device == "cpu":
-        option = "--device" if merged.origins.get("device") == "--device" else "device"
-        hint = machine.first_words or "use --device cpu, or a machine with an NVIDIA GPU"
-        raise EnvironmentProblem(f"{option} cuda: no usable GPU", hint)
-    reason = "PyTorch calls AMD's GPUs cuda, too" if written == "rocm" else ""
-    return cast(DeviceName, config.put("device", device, reason=reason))
+def _device(config: Settings[TrainingConfig], machine: Machine) -> DeviceName:
+    """Return the device of a run: the CPU for a GPU that is not usable here, with which only training is refused."""
+    written, lack = config["device"], missing_gpu(config.written, machine)
+    device = machine.device if written == "auto" or lack else "cuda" if written == "rocm" else written
+    reason = lack or ("PyTorch calls AMD's GPUs cuda, too" if written == "rocm" else "")
+    told = "this machine's CPU, except for training" if lack else ""
+    return cast(DeviceName, config.put("device", device, told, reason))
+
+
+def missing_gpu(config: TrainingConfig, machine: Machine) -> str:
+    """Return which requested GPU is not usable on this machine, and why; "" if it is, or if none is requested."""
+    if config.device not in ("cuda", "rocm") or machine.device == "cuda":
+        return ""
+    why = "" if machine.torch_device == "cpu" else ", and finds no GPU or no driver"
+    torch = f"torch {dict(machine.versions).get('torch', '')} is built for {machine.torch_build}{why}"
+    return f"{config.device}: no usable GPU: {torch}"
 
 
 def missing_data(config: RunConfig) -> list[str]:
@@ -207,6 +212,6 @@ def missing_data(config: RunConfig) -> list[str]:
 
 def require_data(config: RunConfig) -> None:
     """Raise InputError if a data file is missing."""
-    missing = missing_data(config)
-    if missing:
-        raise InputError(missing[0], "correct the path in the manifest, or give another: --dataset PATH")
+    if lost := missing_data(config):
+        option = "--validation" if lost[0] in map(missing, config.data.validation) else "--dataset"
+        raise InputError(lost[0], f"correct the path in the manifest, or give another: {option} PATH")

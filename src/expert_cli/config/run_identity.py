@@ -17,7 +17,7 @@ from expert_cli.manifest.keys.log_save_eval import LogSaveEvalConfig
 from expert_cli.runs.metrics import items, part, read_json
 from expert_cli.utils.redaction import redact
 from expert_cli.utils.reporter import Reporter
-from expert_cli.utils.text import change
+from expert_cli.utils.text import change, quoted
 
 IGNORED_ON_RESUME = (
     *("loader.num_workers", "loader.pin_memory", "loader.prefetch_factor", "loader.persistent_workers"),
@@ -90,9 +90,9 @@ def require_same(path: Path, now: Mapping[str, Any], report: Reporter) -> None:
     """Raise IntegrityError for differences from the identity in a run.json; changed library versions are only reported."""
     before = part(read_json(path), "identity")
     if not before:
-        raise InputError(f"--locked {path}: is not a run.json of expert-cli", "name run.json of a run directory")
-    changed = _differences(before, now, ("versions",))
-    if changed:
+        told = "is not a run.json of expert-cli" if path.is_file() else "no such file"
+        raise InputError(f"--locked {path}: {told}", "name run.json of a run directory")
+    if changed := _differences(before, now, ("versions",)):
         told = f"this run differs from {path}: {'; '.join(changed)}"
         raise IntegrityError(told, "leave --locked out to train anyway")
     _tell(path, before, now, report)
@@ -105,15 +105,16 @@ def require_keys(drift: Collection[str], now: Mapping[str, Any]) -> None:
 
 
 def require_goes_on(
-    checkpoint: Path, before: Mapping[str, Any], now: Mapping[str, Any], drift: Collection[str], report: Reporter
+    checkpoint: Path, before: Mapping[str, Any], now: Mapping[str, Any], drift: Collection[str] | None, report: Reporter
 ) -> None:
-    """Raise IntegrityError for differences from the run of a checkpoint, except those in `drift`."""
-    require_keys(set(drift) - set(_flat(before)), now)
-    if changed := _changed(before, now, drift):
+    """Raise IntegrityError for differences from the run of a checkpoint, except those in `drift`. None: it is complete."""
+    require_keys(set(drift or ()) - set(_flat(before)), now)
+    if changed := _changed(before, now, drift or ()):
         names = " ".join(f'--allow-drift "{line.split(": ")[0]}"' for line in changed)
+        goes_on = f"train on with --from {quoted(checkpoint.parent)} and another --output"
+        goes_on = goes_on if drift is None else f"allow the difference: {names}"
         told = f"{checkpoint} belongs to another run: {'; '.join(changed)}"
-        hint = f"use its settings and data, start again with --overwrite, or allow the difference: {names}"
-        raise IntegrityError(told, hint)
+        raise IntegrityError(told, f"use its settings and data, start again with --overwrite, or {goes_on}")
     _tell(checkpoint, before, now, report)
 
 

@@ -189,13 +189,22 @@ class Evaluation:
         return {**self.judged(), "difference": told, **asked, "generation": self.told.get("generation")}
 
 
+def earlier_answers(path: Path) -> dict[Any, dict[str, Any]]:
+    """Return the answers of an earlier evaluation by id. Raises InputError if the file has none."""
+    found = {row["id"]: row for row in map(part, items(read_json(path), "answers")) if "id" in row}
+    if not found:
+        told = "is not an evaluation" if path.is_file() else "no such file"
+        raise InputError(f"--against {path}: {told}", "name an evaluation.json, or what evaluate --output wrote")
+    return found
+
+
 def compare_with(path: Path, found: Evaluation, max_drop: float, report: Reporter) -> dict[str, Any]:
     """Pair the answers with those of the evaluation in `path` by id, and return the value of "against".
 
     In it, `answers` is the number of answers that are compared as texts, and `differ` lists the cases with different texts.
     Raises InputError if no case is in both, or a case has changed.
     """
-    old = {row["id"]: row for row in map(part, items(read_json(path), "answers")) if "id" in row}
+    old = earlier_answers(path)
     both = [(judged, old[judged.row.id]) for judged in found.answers if judged.row.id in old]
     if not both:
         raise InputError(f"{path}: none of its cases is evaluated here", "give an evaluation of the same cases")

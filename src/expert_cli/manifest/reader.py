@@ -19,7 +19,6 @@ from expert_cli.manifest.keys.rft import Rft
 from expert_cli.manifest.messages import BY_HAND, OTHER_TOOLS, member_types, message_of, nearest, typo_of, unfit
 from expert_cli.manifest.schema import Base, EvaluationBlock, Manifest
 from expert_cli.manifest.training_config import TrainingConfig
-from expert_cli.utils.text import shortened
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,8 @@ def _override(text: JsonText, setting: str) -> None:
     prefix = prefix or "training.config"
     model = _SETTABLE.get(prefix)
     if not equals or model is None:
-        raise InputError(f'--set "{setting}" is not of the form training.config.KEY=VALUE')
+        prefixes = ".KEY, ".join(_SETTABLE)
+        raise InputError(f'--set "{setting}" is not of the form KEY=VALUE', f"keys: KEY, {prefixes}.KEY")
     if name not in model.model_fields:
         near = nearest(name, model.model_fields)
         raise InputError(f"--set: unknown key {prefix}.{name}", f"did you mean {near}?" if near else "")
@@ -74,7 +74,7 @@ def _override(text: JsonText, setting: str) -> None:
     except ManifestError:  # quotes around a text are optional
         value = written.strip()
     if reason := unfit(model, path, value):
-        raise InputError(f"--set {shortened(setting)}: {reason}")
+        raise InputError(f"--set {prefix}.{name}: {reason}")
     block = text.value
     for part in path[:-1]:
         block[part] = block[part] if isinstance(block.get(part), dict) else {}

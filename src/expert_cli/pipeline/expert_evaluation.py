@@ -64,7 +64,7 @@ def evaluate_expert(asked: Any, report: Reporter) -> Evaluation:
             server = Server(asked.endpoint, asked.model, key, report, offline=asked.offline)
             found = evaluate_served(server, trained or plan, cases, settings, allowed, keep)
         elif trained:
-            report.info("loading the model")
+            report.info(trained.plan.loading)
             shots = asked.shots if asked.baseline else None
             found = of_cases.evaluate_adapter(trained, cases, settings, report, allowed, shots=shots, keep=keep)
     if other:

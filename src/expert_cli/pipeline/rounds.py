@@ -74,6 +74,7 @@ def train_in_rounds(work: Work, train_one: Callable[[Work], RunResult]) -> RunRe
     if options.locked is not None:
         require_same(options.locked, what, report)
     begin_run(work)
+    write_run_json(work, inputs, what, resumed_from=str(run.output) if paths.run_json.is_file() else "", more={})
     DEVICES[run.compute.device].set_flags(tf32=run.compute.tf32)  # a resumed run may begin with generation
     judged, records, ended = _Steps(work, inputs, train_one).make(settings, first, sampled, held_back)
     best = max(judged, key=lambda one: float(one["accuracy"]))  # the first of equal ones
@@ -86,6 +87,7 @@ def train_in_rounds(work: Work, train_one: Callable[[Work], RunResult]) -> RunRe
         write_bytes(paths.metrics, of_best.metrics.read_bytes())
     its, kept = read_json(of_best.run_json), ("kernels", "template", "store")
     more = {name: its[name] for name in kept if name in its} | {"rft": told}
+    more |= {name: read_json(paths.run_json)[name] for name in ("started", "resumes")}
     write_run_json(work, inputs, what, resumed_from="", more=more)
     reason = f"{ended}; the adapter is that of {f'round {number}' if number else 'before the rounds'}"
     found = read_json(of_best.report_json) | {"output": str(run.output), "resumed_from": None, "rft": told}

@@ -117,8 +117,9 @@ def recorded(status: RunStatus, log: RunLog) -> Iterator[None]:
             yield
     except KeyboardInterrupt as error:
         name, code = ("SIGTERM", TERMINATED) if isinstance(error, Terminated) else ("SIGINT", CTRL_C)
-        lost = "what is not on disk yet" if status.stage else "what came after the last checkpoint"
-        message = f"interrupted by {name} {status.how_far}; {lost} is lost"
+        lost = "; what came after the last checkpoint is lost" if status.step else "; no checkpoint was written"
+        lost = "; what is not on disk yet is lost" if status.stage else "" if status.steps is None else lost
+        message = f"interrupted by {name} {status.how_far}{lost}"
         interrupted = Interrupted(message, f"go on: {status.go_on}", code)
         _write_down(status, log, interrupted)
         raise interrupted from error
@@ -187,8 +188,8 @@ class RunResult:
         return "\n".join(lines)
 
 
-def finished(run: RunConfig, drift: Collection[str], report: Reporter) -> RunResult | None:
-    """Return the result of the run in the output folder if it is complete, else None. drift: keys that may differ.
+def finished(run: RunConfig, drift: Collection[str] | None, report: Reporter) -> RunResult | None:
+    """Return the result of the run in the output folder if it is complete, else None. drift: keys that may differ in a stage.
 
     Raises IntegrityError if its adapter has changed, or if its settings or data were different. Missing data is not an error.
     """

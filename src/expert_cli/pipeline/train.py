@@ -96,7 +96,7 @@ def train_here(work: Work) -> RunResult:
     """Train as `train` does, in a folder that is locked already; keep the processes connected for further runs."""
     plan, report, options, job, log = work.plan, work.report, work.options, work.job, work.log
     if options.resume == AUTO:  # a node without the run's files would start a new run, and wait for the others
-        done = broadcast_rank0(partial(finished, plan.run, options.allow_drift, report))
+        done = broadcast_rank0(partial(finished, plan.run, options.allow_drift if work.status.stage else None, report))
         if done is not None:
             if job.is_main_process:
                 report.info(f"the run in {plan.run.output} is complete: nothing is left to do")

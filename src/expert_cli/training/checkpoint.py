@@ -86,7 +86,8 @@ class CheckpointState:
 def write(folder: Path, step: int, parts: CheckpointState) -> None:
     """Write checkpoint-`step` into `folder` atomically, and delete folders that killed processes left."""
     home, beside, before = (folder / f"{name}-{step}" for name in ("checkpoint", ".writing", ".removed"))
-    elsewhere = "give another folder with --output; the checkpoints before are intact"
+    goes_on = "; the checkpoints before are intact: continue with --resume auto" if _newest_first(folder) else ""
+    elsewhere = f"give another folder with --output{goes_on}"
     size = size_text(sum(tensor.nbytes for tensor in (*parts.adapter.values(), *parts.tensors.values())))
     with disk_errors(f"cannot write a checkpoint of {size} in {folder}", elsewhere):
         folder.mkdir(parents=True, exist_ok=True)

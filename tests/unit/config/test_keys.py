@@ -87,6 +87,7 @@ CASES = [
            {"lr_scheduler": "greedy", "eval_steps": 9, "warmup_steps": 3}, {"optim.warmup": 0.0}),
     config("optim", "adjusted", "AdEMAMix", {"optim": "ademamix_8bit"}, {"optim.optim": "adamw_8bit"}),
     config("device", "adjusted", "AMD's GPUs", {"device": "rocm"}, {"compute.device": "cuda"}, machine=MI300X),
+    config("device", "adjusted", "cuda: no usable GPU: torch ", {"device": "cuda"}, {"compute.device": "cpu"}),
     config("lr_scheduler", "adjusted", "constant_with_warmup", {"lr_scheduler": "constant", "warmup_steps": 3}),
     config("flash_attention_2", "applied", "fused kernels", {"flash_attention_2": True}, machine=H200),
     config("flash_attention_2", "adjusted", "needs an NVIDIA GPU", {"flash_attention_2": True}),

@@ -96,11 +96,11 @@ def test_weights_that_are_shared_out_are_not_unpacked_and_no_step_is_tried(tmp_p
 
 
 OPTIONS = {
-    "seed": (Overrides(seed=2**32), r"--seed 4294967296: must be less than 4294967296"),
-    "no epochs": (Overrides(epochs=float("nan")), r"--epochs nan: must be a number"),
+    "seed": (Overrides(seed=2**32), r"--seed: must be less than 4294967296, is 4294967296"),
+    "no epochs": (Overrides(epochs=float("nan")), r"--epochs: must be a number"),
     "no base model": (Overrides(base_model=""), '--base-model "" is not the name'),
     "a base model that is no text": (Overrides(base_model="a\udcff"), '--base-model "a\udcff" is not the name'),
-    "an adapter that is no text": (Overrides(init_adapter=Path("a\udcff")), "--from .*must be text"),
+    "an adapter that is no text": (Overrides(init_adapter=Path("a\udcff")), "--from: must be text"),
 }
 
 

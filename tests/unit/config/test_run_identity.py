@@ -59,6 +59,8 @@ def test_every_part_of_a_stores_key_belongs_to_the_run(tmp_path: Path, run: RunC
         require_goes_on(tmp_path, before, now, (), Words())
     assert f'--allow-drift "{key}"' in caught.value.hint
     require_goes_on(tmp_path, before, now, (key,), Words())
+    with pytest.raises(InputError, match=r"--locked .*no\.json: no such file"):
+        require_same(tmp_path / "no.json", now, Words())
     with pytest.raises(IntegrityError, match=rf"{key}: .* -> changed"):
         require_same(written(tmp_path, before), now, Words())
 

@@ -76,5 +76,5 @@ def test_a_changed_case_is_refused(tmp_path: Path) -> None:
 def test_what_is_no_evaluation_of_these_cases_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "old.json"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(InputError, match=r"old\.json: (not an evaluation|none of its cases)"):
+    with pytest.raises(InputError, match=r"old\.json: (is not an evaluation|none of its cases)"):
         compare_with(path, judged(tmp_path, "1"), 0, NullReporter())

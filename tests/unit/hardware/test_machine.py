@@ -20,7 +20,7 @@ from transformers import AutoModelForCausalLM
 
 import expert_cli
 from expert_cli.config.resolve import Overrides
-from expert_cli.errors import EnvironmentProblem, InputError
+from expert_cli.errors import InputError
 from expert_cli.hardware import machine, nvml
 from expert_cli.hardware.devices import DEVICES, Device, device_of, is_out_of_memory
 from expert_cli.hardware.machine import Gpu, Machine
@@ -293,7 +293,7 @@ def test_the_base_model_is_loaded_where_this_process_computes(tmp_path: Path, mo
 
 
 @EVERY
-def test_every_device_is_planned_on_its_own_machine_and_refused_elsewhere(device: Device, tmp_path: Path) -> None:
+def test_every_device_is_planned_on_its_own_machine_and_the_cpu_elsewhere(device: Device, tmp_path: Path) -> None:
     loaded = load_manifest(manifests.write(tmp_path, manifests.small()))
     here = OF_DEVICES[device.name]
     run = manifests.resolve(loaded, here, Overrides(device=device.name))
@@ -308,16 +308,14 @@ def test_every_device_is_planned_on_its_own_machine_and_refused_elsewhere(device
     for name in DEVICES:
         if name in (device.name, "cpu"):
             continue
-        with pytest.raises(EnvironmentProblem, match=f"--device {name}: ") as raised:
-            manifests.resolve(loaded, here, Overrides(device=name))
-        assert raised.value.hint
+        assert manifests.resolve(loaded, here, Overrides(device=name)).compute.device == "cpu"
 
 
 def test_to_torch_the_cards_of_amd_are_cuda(tmp_path: Path) -> None:
     run = manifests.resolve(load_manifest(manifests.write(tmp_path, manifests.small(bf16=True))), MI300X)
     assert (run.compute.device, run.compute.dtype, run.compute.tf32) == ("cuda", "bf16", False)
     assert kernel_plan(run.compute, run.model, MI300X, tiny.tiny_model(), unpacked=0, free=0).attention == "documents"
-    with pytest.raises(InputError, match="--device xpu: must be"):
+    with pytest.raises(InputError, match="--device: must be"):
         manifests.resolve(load_manifest(manifests.write(tmp_path, manifests.small())), MI300X, Overrides(device="xpu"))
 
 

@@ -85,8 +85,8 @@ def test_set_beats_every_spelling_in_every_block(tmp_path: Path, written: str, s
 BROKEN_SETTINGS = {
     "endless brackets": (f"rank={'[' * 100_000}", "must be a whole number"),
     "too many bits": ("seed=4294967296", "must be less than 4294967296"),
-    "a wrong type": ("training.config.rank=high", 'training.config.rank=high: must be a whole number, is "high"'),
-    "a block that is not for --set": ("training.dataset.path=x", "is not of the form training.config.KEY=VALUE"),
+    "a wrong type": ("training.config.rank=high", '--set training.config.rank: must be a whole number, is "high"'),
+    "a block that is not for --set": ("training.dataset.path=x", "is not of the form KEY=VALUE"),
     "no key": ("training.config.rnk=3", "unknown key training.config.rnk"),
 }
 

@@ -35,7 +35,7 @@ FINGERPRINT = "fingerprint.json"
 STATE = "state.json"
 SPLITS = "dataset_dict.json"
 STATS = "stats.json"
-STORE_RULE = 10
+STORE_RULE = 11
 """Version of the rule by which rows become shards. Increase it if the rule changes, or tests/unit/data/test_golden.py fails."""
 BUILD_ANEW = "delete the folder to have it built anew"
 _FEATURES = {
