@@ -59,7 +59,7 @@ def batches(
     """Yield the answers of each batch by request number, `count` for each request; the longest prompts come first.
 
     Without sampling, a query that names a missing table or column is generated again from that place, up to TRIES times.
-    Raises EnvironmentProblem if the GPU has too little memory.
+    Raises EnvironmentProblem if there is too little memory.
     """
     order = sorted(range(len(requests)), key=lambda n: -len(requests[n].prompt))
     rows = settings.num_beams * max((one.count for one in requests), default=1)
@@ -150,7 +150,7 @@ def _batch(
             raise
         count = len(requests) * returned
         hint = f"use --batch-size {max(1, count // 2)}, or a shorter --max-new-tokens"
-        raise EnvironmentProblem(f"{count} answers at once do not fit into the GPU's memory", hint) from error
+        raise EnvironmentProblem(f"{count} answers at once do not fit into memory", hint) from error
     rows = iter(written.tolist())
     answers = [[_completion(row[begin:], settings, renderer) for row in islice(rows, returned)] for begin in begins]
     for n, some in enumerate(answers if beams > 1 else ()):  # skip unused beams
