@@ -36,8 +36,10 @@ AGAINST = ("evaluate", "--answers", "rows.jsonl", "--against")
 CORRECT = "correct the path in the manifest, or give another:"
 EARLIER = "name an evaluation.json, or what evaluate --output wrote"
 # command line -> how the error begins, its hint
+BUCKET = "give a bucket: hf://buckets/NAME/BUCKET/FOLDER, s3:// or gs://"
 REFUSED: dict[tuple[str, ...], tuple[str, str]] = {
     ("train", "-m", "gpu.json"): ("device cuda: no usable GPU: torch ", "use --device cpu, or a machine with an NVIDIA GPU"),
+    (*TRAIN, "--output", "http://x/y"): ("--output http://x/y: a web server takes no files\n", BUCKET),
     (*TRAIN, "--epochs", "0"): ("--epochs: must be greater than 0, is 0.0\n", ""),
     (*TRAIN, "--set", "rank=0"): ("--set training.config.rank: must be greater than 0, is 0\n", ""),
     (*TRAIN, "--set", "a"): ('--set "a" is not', "keys: KEY, training.config.KEY, training.rft.KEY, evaluation.KEY"),

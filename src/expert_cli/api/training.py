@@ -138,7 +138,9 @@ def _with_place(arguments: Mapping[str, Any]) -> dict[str, Any]:
     from expert_cli.utils.object_storage import place_of
 
     place = None if arguments["output"] is None else place_of(arguments["output"])
-    if isinstance(place, str) and place.startswith("hf://") and not place.startswith("hf://buckets/"):
-        told = f"--output {place}: the hub makes a commit of every file that is written to a repository"
-        raise InputError(told, "give a bucket: hf://buckets/NAME/BUCKET/FOLDER, s3:// or gs://")
-    return {**arguments, "output": place, "stored_at": place if isinstance(place, str) else ""}
+    url = place if isinstance(place, str) else ""
+    if url.startswith(("http", "hf://")) and not url.startswith("hf://buckets/"):
+        told = "the hub makes a commit of every file that is written to a repository"
+        told = told if url.startswith("hf") else "a web server takes no files"
+        raise InputError(f"--output {url}: {told}", "give a bucket: hf://buckets/NAME/BUCKET/FOLDER, s3:// or gs://")
+    return {**arguments, "output": place, "stored_at": url}
