@@ -23,7 +23,7 @@ from expert_cli.utils.files import sha256_of
 from expert_cli.utils.reporter import NullReporter
 from tests.reporters import Heard
 from tests.schemas import valid
-from tests.train.projects import command, manifest_with, trained_in
+from tests.train.projects import command, manifest_with, trained_in, write_rows
 
 SETTINGS = GenerationConfig(max_new_tokens=8, batch_size=4)
 
@@ -64,6 +64,17 @@ def test_prompts_and_answers_beyond_the_positions_of_the_base_model_are_told(exp
         ("chat", *asked, "--prompt", "a"),
     ):
         assert told in " ".join(command(*words).stderr.split())
+
+
+def test_right_answers_that_would_be_ended_as_loops_are_named(expert: Path, tmp_path: Path) -> None:
+    cases = [{"prompt": "a", "verifier": "exact", "expected": text} for text in ("7", "[" + "[0, 0], " * 20 + "]")]
+    file = write_rows(tmp_path / "cases.jsonl", cases)
+    done = command(
+        "evaluate", "--adapter", expert, "--cases", file, "--max-new-tokens", "4", "--output", tmp_path / "e"
+    )
+    assert f"1 of 2 right answers repeat a text so often that they are ended as loops: {file}:2" in " ".join(
+        done.stderr.split()
+    )
 
 
 def test_what_is_not_the_evaluation_of_a_run_is_kept_only_where_asked_for(expert: Path, tmp_path: Path) -> None:

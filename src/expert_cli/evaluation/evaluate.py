@@ -123,7 +123,7 @@ def held_for(turn: str, case: Case, grammar: Grammar | None) -> Held | None:
 
 def longest_right_answer(renderer: PromptRenderer, cases: Cases) -> int:
     """Return the number of tokens in the longest right answer; 0 for programs, which only have tests."""
-    return max((renderer.tokens(case.case.expected_text) for case in cases), default=0)
+    return max((len(renderer.ids(case.case.expected_text)) for case in cases), default=0)
 
 
 def free(settings: GenerationConfig, longest: int = 0) -> GenerationConfig:
@@ -143,7 +143,7 @@ def write_answers(
     import torch
 
     from expert_cli.inference.expert import too_long
-    from expert_cli.inference.generate import Request, batches
+    from expert_cli.inference.generate import Request, batches, is_looping
 
     cases, settings, report = answering.left, answering.settings, answering.report
     turns = [renderer.template.user_turn(*case.asked) for case in cases]
@@ -162,6 +162,11 @@ def write_answers(
     for case, one in sorted(zip(cases, requests, strict=True), key=lambda pair: -len(pair[1].prompt))[:1]:
         if told := too_long(model, len(one.prompt), settings.max_new_tokens):
             report.warning(f"{case.where}: {told}")
+    right = {case.where: renderer.ids(case.case.expected_text)[:NEW_TOKENS_OF_BASE] for case in cases}
+    if loops := [where for where, ids in right.items() if any(is_looping(ids[:n]) for n in range(len(ids) + 1))]:
+        report.warning(
+            f"{len(loops)} of {len(cases)} right answers repeat a text so often that they are ended as loops: {loops[0]}"
+        )
     with report.progress(answering.title, len(cases), "cases") as bar:
         for n, some in (one for made in batches(model, requests, settings, renderer) for one in made.items()):
             written = [Answer(renderer.decode(one.ids), one.stop, len(one.ids)) for one in some]

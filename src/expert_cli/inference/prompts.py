@@ -46,9 +46,9 @@ class PromptRenderer:
         """Return a conversation with the generation prompt as ids."""
         return self._encoder.ids(self.template.prompt(messages))
 
-    def tokens(self, text: str) -> int:
-        """Return the number of tokens in a text."""
-        return len(self._encoder.ids(text))
+    def ids(self, text: str) -> list[int]:
+        """Return a text as ids, without a template."""
+        return self._encoder.ids(text)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return an answer's text, with special tokens spelled out."""
