@@ -72,9 +72,7 @@ def test_right_answers_that_would_be_ended_as_loops_are_named(expert: Path, tmp_
     done = command(
         "evaluate", "--adapter", expert, "--cases", file, "--max-new-tokens", "4", "--output", tmp_path / "e"
     )
-    assert f"1 of 2 right answers repeat a text so often that they are ended as loops: {file}:2" in " ".join(
-        done.stderr.split()
-    )
+    assert f"1 of 2 right answers repeat themselves and are ended as loops: {file}:2" in " ".join(done.stderr.split())
 
 
 def test_what_is_not_the_evaluation_of_a_run_is_kept_only_where_asked_for(expert: Path, tmp_path: Path) -> None:

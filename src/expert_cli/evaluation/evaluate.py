@@ -165,7 +165,7 @@ def write_answers(
     right = {case.where: renderer.ids(case.case.expected_text)[:NEW_TOKENS_OF_BASE] for case in cases}
     if loops := [where for where, ids in right.items() if any(is_looping(ids[:n]) for n in range(len(ids) + 1))]:
         report.warning(
-            f"{len(loops)} of {len(cases)} right answers repeat a text so often that they are ended as loops: {loops[0]}"
+            f"{len(loops)} of {len(cases)} right answers repeat themselves and are ended as loops: {loops[0]}"
         )
     with report.progress(answering.title, len(cases), "cases") as bar:
         for n, some in (one for made in batches(model, requests, settings, renderer) for one in made.items()):
