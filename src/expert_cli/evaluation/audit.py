@@ -11,7 +11,7 @@ import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from heapq import nsmallest
 from itertools import combinations
 from pathlib import Path
@@ -193,7 +193,7 @@ def _fault(audit: Audit, one: EvalCase | None, uncompiled: str, row: Row) -> str
         file = databases.file_named(row.database) if databases and row.database else Path()
         question, below = row.question
         tables = compiler_for(file if file.is_file() else None, below) or compiler_for(None, question)
-        fault = (tables or compiler({}))(extract(row.answer, VERIFIERS["sql"].fences))
+        fault = (tables or _without_tables())(extract(row.answer, VERIFIERS["sql"].fences))
         if tables is None and not any(words in fault for words in SYNTAX):
             raise Stopped("parsed_only", "neither a database nor CREATE TABLE in the row")
         return fault
@@ -208,6 +208,9 @@ def _fault(audit: Audit, one: EvalCase | None, uncompiled: str, row: Row) -> str
             raise
         return stopped.detail if stopped.kind == "invalid" else ""
     return "it does not parse" if given is None else ""
+
+
+_without_tables = cache(partial(compiler, {}))  # one for all rows without tables
 
 
 @lru_cache(maxsize=64)

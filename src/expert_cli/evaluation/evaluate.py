@@ -143,7 +143,7 @@ def write_answers(
     import torch
 
     from expert_cli.inference.expert import too_long
-    from expert_cli.inference.generate import Request, batches, is_looping
+    from expert_cli.inference.generate import Request, batches
 
     cases, settings, report = answering.left, answering.settings, answering.report
     turns = [renderer.template.user_turn(*case.asked) for case in cases]
@@ -162,11 +162,6 @@ def write_answers(
     for case, one in sorted(zip(cases, requests, strict=True), key=lambda pair: -len(pair[1].prompt))[:1]:
         if told := too_long(model, len(one.prompt), settings.max_new_tokens):
             report.warning(f"{case.where}: {told}")
-    right = {case.where: renderer.ids(case.case.expected_text)[:NEW_TOKENS_OF_BASE] for case in cases}
-    if loops := [where for where, ids in right.items() if any(is_looping(ids[:n]) for n in range(len(ids) + 1))]:
-        report.warning(
-            f"{len(loops)} of {len(cases)} right answers repeat themselves and are ended as loops: {loops[0]}"
-        )
     with report.progress(answering.title, len(cases), "cases") as bar:
         for n, some in (one for made in batches(model, requests, settings, renderer) for one in made.items()):
             written = [Answer(renderer.decode(one.ids), one.stop, len(one.ids)) for one in some]
@@ -215,6 +210,7 @@ def evaluate_adapter(
     without its grammar. None: only the adapter. keep: file of the answers so far, to continue an interrupted evaluation.
     """
     from expert_cli.inference.expert import open_expert
+    from expert_cli.inference.generate import is_looping
     from expert_cli.inference.prompts import base_renderer
 
     check_gradable(cases, report, allowed)
@@ -222,6 +218,11 @@ def evaluate_adapter(
     examples = drawn_shots(trained, shots, cases, report) if shots else []
     expert = open_expert(run, trained.origin, report)
     renderer, template = expert.renderer, expert.renderer.template
+    right = {case.where: renderer.ids(case.case.expected_text)[:NEW_TOKENS_OF_BASE] for case in cases}
+    if loops := [where for where, ids in right.items() if any(is_looping(ids[:n]) for n in range(len(ids) + 1))]:
+        report.warning(
+            f"{len(loops)} of {len(cases)} right answers repeat themselves and are ended as loops: {loops[0]}"
+        )
     facts = facts_of(trained, expert.source.sha256, template.name, template.input_separator)
     same = {**facts, "ends": renderer.ends, "shots": shots}
 
